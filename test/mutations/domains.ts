@@ -80,12 +80,12 @@ export const domains = [
     "contract/Erased"
   )("(abandoned_at < ${horizon} AND", "(true AND"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("LEFT JOIN made", "JOIN made"),
-  mutating("campaigns/Runner.ts", "campaigns/Runner.pace")("2 * (now - releasedAt)", "0"),
+  mutating("campaigns/Runner.ts", "campaigns/Runner.fairness")("2 * (now - releasedAt)", "0"),
   mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.fairness")(
     "AND coalesce(${hasOpen(sql, isDueAgain(sql, now))}, ${hasOpen(sql, isFresh(sql))}, false)",
     ""
   ),
-  mutating("messaging/providers/ChannelLimits.ts", "campaigns/Runner.pace")(
+  mutating("messaging/providers/ChannelLimits.ts", "campaigns/Runner.fairness")(
     "const perChannel = 512",
     "const perChannel = 64"
   ),
@@ -101,8 +101,8 @@ export const domains = [
   ),
   attempts("(NOT in_doubt OR channels.provider_version = ranked.provider_version)", "true"),
   attempts("is_lost OR NOT is_late AND", "is_lost OR"),
-  attempts("AND ranked.address <> '' ", "", "contract/Erased.races"),
-  mutating("campaigns/Runner/Release.ts", "contract/Erased.races")(") = ''", ") = 'gone'"),
+  attempts("AND ranked.address <> '' ", "", "contract/Erased"),
+  mutating("campaigns/Runner/Release.ts", "contract/Erased")(") = ''", ") = 'gone'"),
   mutating("campaigns/AudiencePruner.ts", "campaigns/AudiencePruner")(
     "AND status = 'unknown' LIMIT 1",
     "AND false LIMIT 1"

@@ -14,7 +14,7 @@ const recovery = mutating(
   "integrations/deliveries/DeliveryMaintenance/Recovery.ts",
   "integrations/deliveries/DeliverStates"
 )
-const visits = mutating("integrations/deliveries/DeliveryLoop/Visits.ts", "integrations/deliveries/DeliverShares")
+const visits = mutating("integrations/deliveries/DeliveryLoop/Visits.ts", "integrations/deliveries/DeliverFairness")
 const webhookCommands = mutating("integrations/Webhooks/Repo.ts", "contract/Meanwhile")
 const lockedResults = mutating(
   "integrations/deliveries/DeliveryLoop/Record.ts",

@@ -3,7 +3,7 @@ import { hanging, mutating } from "./Mutation.ts"
 
 const cursors = mutating("http/pages/Cursors.ts", "contract/Walk.pages")
 const pages = mutating("http/pages/Pages.ts", "contract/Walk.pages")
-const token = mutating("http/auth/Credentials.ts", "http/auth/Token")
+const token = mutating("http/auth/Credentials.ts", "http/auth/ApiKeys")
 const bearer = mutating("http/path/Middleware.ts", "contract/Walk")
 const credentials = mutating("http/auth/Credentials.ts", "http/auth/Credentials")
 const batches = mutating("sql/Batches.ts", "sql/Database/Timeouts")
@@ -32,7 +32,7 @@ export const platform = [
   pages("AND updated_at <= (SELECT ${after.until}::timestamptz)", "", "contract/UpdatedSince"),
   pages("AND updated_at >= (SELECT", "AND updated_at > (SELECT", "contract/Walk.filters"),
   pages("6 * value.length + 3", "value.length"),
-  mutating("sql/Instants.ts", "sql/Instants")(
+  mutating("sql/Instants.ts", "sql/Batches")(
     "BigInt(millis - postgresEpoch) * 1_000n",
     "BigInt((millis - postgresEpoch) * 1_000)"
   ),
