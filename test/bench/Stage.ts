@@ -6,14 +6,10 @@ import { SqlClient } from "effect/sql"
 import { randomBytes } from "node:crypto"
 import * as Path from "node:path"
 import { fileURLToPath } from "node:url"
-import { scopes } from "../../src/api/Access.ts"
-import { ProjectId } from "../../src/api/schema/Ids.ts"
-import { ApiKeys } from "../../src/http/auth/ApiKeys.ts"
 import { migrate } from "../../src/sql/migrations/Migrations.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
-import { applyProject } from "../../src/project/Projects.ts"
 import { startPostgres } from "../support/Postgres.ts"
-import { secretBox } from "../support/SecretBox.ts"
+import { openProject as openProjectOf } from "../support/Projects.ts"
 
 /** Reason why there is nothing to report. */
 export class BenchFailed extends Data.TaggedError("BenchFailed")<{ readonly message: string }> {}
@@ -101,19 +97,7 @@ export const secretKey = randomBytes(32).toString("base64")
 
 /** Migrates, applies a project file, and issues a token with all scopes in the project. */
 export const openProject = (sql: PgClient.PgClient, file: (typeof ProjectFile)["Encoded"]) =>
-  Effect.gen(function* () {
-    yield* migrate
-    yield* applyProject(JSON.stringify(file))
-    const { token } = yield* (yield* ApiKeys).issue({
-      projectId: ProjectId.make(file.project.id),
-      name: "bench",
-      scopes,
-      expiresIn: Duration.days(1),
-      memberId: Option.none()
-    })
-    return Redacted.value(token)
-  }).pipe(
-    Effect.provide([secretBox(secretKey), ApiKeys.layerOf(Option.none())]),
+  Effect.andThen(migrate, openProjectOf(file, secretKey)).pipe(
     Effect.provideContext(Context.make(PgClient.PgClient, sql).pipe(Context.add(SqlClient.SqlClient, sql)))
   )
 

@@ -23,7 +23,7 @@ import {
 } from "./Messages.support.ts"
 import { database, startHere } from "./Projects.support.ts"
 import { accept, acceptSilently, busy, ignore } from "./Providers.support.ts"
-import { isDraining, send } from "./Requests.support.ts"
+import { send } from "./Requests.support.ts"
 import { openProxy } from "../support/WireProxy.ts"
 import { eventually } from "../support/Waiting.ts"
 
@@ -49,23 +49,7 @@ const underWay = async (scene: Scene, service: Pick<Service, "url">, what = igno
 }
 
 const statesOf = (scene: Scene, all: ReadonlyArray<TestMessage>) => Promise.all(all.map(scene.state))
-const delivered = { status: "sent", attempting: false, attempts: ["accepted"] }
 const interrupted = { status: "unknown", attempting: false, attempts: ["unknown interrupted"] }
-
-it("a caller that disconnects does not end its call, also when the process is shut down afterwards", async () => {
-  const scene = await openScene(databaseUrl)
-  const service = await start(databaseUrl)
-  const { all, disconnect } = await underWay(scene, service)
-  await disconnect()
-  service.kill("SIGTERM")
-  await isDraining(service)
-  await sleep(500)
-  assert.isFalse(service.hasExited())
-  scene.provider.acceptAll()
-  assert.deepStrictEqual(await ended(service), inGoodOrder)
-  assert.deepStrictEqual(await statesOf(scene, all), [delivered, delivered])
-  assert.lengthOf(scene.provider.calls, 2)
-})
 
 describe("a process that shuts down during sends", () => {
   it.each([

@@ -1,16 +1,12 @@
 /** Databases with a project, and the environment of a service on them. */
 import { PgClient, PgConnection } from "@effect/sql-pg"
-import { Duration, Effect, Option, Redacted } from "effect"
+import { Effect, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
-import { scopes } from "../../src/api/Access.ts"
-import { ProjectId } from "../../src/api/schema/Ids.ts"
-import { ApiKeys } from "../../src/http/auth/ApiKeys.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
-import { applyProject } from "../../src/project/Projects.ts"
 import type { Role } from "../../src/service/Serve.ts"
 import { assert } from "@effect/vitest"
 import { opened } from "../support/Finalizers.ts"
-import { secretBox } from "../support/SecretBox.ts"
+import { openProject } from "../support/Projects.ts"
 import { makeDatabase } from "../support/TestDatabase.ts"
 import { type Environment, startServer } from "../support/TestServer.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -47,21 +43,10 @@ export const project = (
   file: Omit<File, "project"> & { readonly project?: Partial<File["project"]> } = {}
 ): Promise<string> => {
   const id = file.project?.id ?? `p-${randomBytes(6).toString("hex")}`
-  return Effect.gen(function* () {
-    yield* applyProject(JSON.stringify({ ...file, project: { name: "Acme", ...file.project, id } }))
-    const { token } = yield* (yield* ApiKeys).issue({
-      projectId: ProjectId.make(id),
-      name: "test",
-      scopes,
-      expiresIn: Duration.days(1),
-      memberId: Option.none()
-    })
-    return Redacted.value(token)
-  }).pipe(
-    Effect.provide([secretBox(serviceEnv(databaseUrl).SECRET_KEY), ApiKeys.layerOf(Option.none())]),
-    Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1 })),
-    Effect.runPromise
-  )
+  return openProject(
+    { ...file, project: { name: "Acme", ...file.project, id } },
+    serviceEnv(databaseUrl).SECRET_KEY
+  ).pipe(Effect.provide(PgClient.layer({ url: Redacted.make(databaseUrl), maxConnections: 1 })), Effect.runPromise)
 }
 
 /** Waits until the database has finished the statements of killed processes, given the name of their connections. */

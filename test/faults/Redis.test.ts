@@ -1,20 +1,10 @@
 /** Rate limits that two services share through Redis, and the answers while Redis fails (contract §4, §14). */
 import { randomUUID } from "node:crypto"
-import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
 import { inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { database, project, serviceEnv, startHere } from "./Projects.support.ts"
-import {
-  type Answer,
-  command,
-  createClient,
-  expectProblem,
-  kindOf,
-  listClients,
-  send,
-  stream
-} from "./Requests.support.ts"
+import { type Answer, command, createClient, expectProblem, listClients, send } from "./Requests.support.ts"
 import { isUsed, requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -98,26 +88,6 @@ describe("rate limits in Redis", () => {
     expectProblem(empty, 400, "validation_failed")
     assert.match(String(empty.headers["ratelimit"]), /^"write";r=11;/)
   })
-
-  it("allow a request after Retry-After, and count no refused request", async () => {
-    const { one, two } = pair
-    const token = await project(databaseUrl, limits(2, 6))
-    const refusal = await eventually(async () => {
-      const answer = await listClients(one.url, token)
-      assert.strictEqual(answer.status, 429)
-      return answer
-    })
-    const retryAfter = Number(refusal.headers["retry-after"])
-    assert.match(String(refusal.headers["retry-after"]), /^[1-3]$/)
-    const due = performance.now() + retryAfter * 1_000
-    // All requests before were refused. If one of them had taken a token, the last one would be refused too.
-    while (performance.now() < due - 1_500) {
-      await listClients(two.url, token)
-      await sleep(100)
-    }
-    await sleep(due - performance.now())
-    assert.strictEqual((await listClients(two.url, token)).status, 200)
-  })
 })
 
 describe("the price of a batch in Redis", () => {
@@ -181,30 +151,5 @@ describe.each(losses)("a service whose Redis %s", (_, lose, restore) => {
     await lose(redis)
     await expectUnavailable(early, token)
     assert.deepStrictEqual(await early.stop(), inGoodOrder)
-  })
-})
-
-describe("a service", () => {
-  requires("redis")
-
-  it("answers only 503 to a stream of requests during a restart of Redis", async () => {
-    const { one, redis, two } = pair
-    const token = await project(databaseUrl, limits(300, 1))
-    const requests = stream(16, (n) => listClients(n % 2 === 0 ? one.url : two.url, token))
-    const seen = (kind: string) => eventually(() => assert.include(requests.answers.slice(from).map(kindOf), kind))
-    let from = 0
-    for (const _ of [1, 2]) {
-      from = requests.answers.length
-      await seen("200")
-      await redis.kill()
-      from = requests.answers.length
-      await seen("503 rate_limiter_unavailable")
-      await redis.start()
-      from = requests.answers.length
-      await seen("200")
-    }
-    await requests.stop()
-    assert.deepStrictEqual(requests.failures, [])
-    assert.includeMembers(["200", "429 rate_limit_exceeded", "503 rate_limiter_unavailable"], requests.kinds())
   })
 })

@@ -10,7 +10,7 @@ import { run } from "../cli/Cli.support.ts"
 import { pagesOf } from "../console/Console.support.ts"
 import { ended, freePort, inGoodOrder, launchService, startService } from "../support/Process.ts"
 import { requires } from "../support/Programs.ts"
-import { formsOf, leaksIn } from "../support/Secrets.ts"
+import { leaksIn } from "../support/Secrets.ts"
 import { eventually } from "../support/Waiting.ts"
 import { startCollector } from "./Collector.support.ts"
 import { makeCalls, mutations } from "./Mix.calls.support.ts"
@@ -69,17 +69,6 @@ const misplaced = (token: string, secret: string): ReadonlyArray<readonly [path:
 
 describe("secrets", () => {
   requires("redis")
-
-  it("are found in every form that text gives them", () => {
-    const secret = `whsec_${randomBytes(32).toString("base64")}`
-    const secrets = new Map([["it", secret]])
-    for (const form of formsOf(secret)) assert.deepStrictEqual(leaksIn(`before${form}after`, secrets), ["it"])
-    for (const prefix of ["", "a", "ab"]) {
-      const inside = Buffer.from(`${prefix}${secret} and more`).toString("base64url")
-      assert.deepStrictEqual(leaksIn(inside, secrets), ["it"])
-    }
-    assert.deepStrictEqual(leaksIn("whsec_[redacted]", secrets), [])
-  })
 
   it("are in nothing that is printed, exported, shown and answered, and not in clear in the database", async () => {
     const collector = await startCollector()

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { defer } from "../support/Finalizers.ts"
-import { ended, inGoodOrder, isRunning, postmasterOf, startService, temporaryDirectory } from "../support/Process.ts"
+import { ended, inGoodOrder, startService } from "../support/Process.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { database, project, serviceEnv, session, startHere } from "./Projects.support.ts"
 import {
@@ -110,34 +110,6 @@ describe("a service on SIGTERM", () => {
     assert.notInclude(await names(next.url, token), "Late")
   })
 
-  it("finishes a request with Expect: 100-continue", async () => {
-    const service = await start()
-    const body = JSON.stringify({ displayName: "Expected" })
-    const { answer, request } = open(`${service.url}${clients}`, {
-      method: "POST",
-      headers: {
-        ...bearer(token),
-        expect: "100-continue",
-        "idempotency-key": "expect-100",
-        "content-type": "application/json",
-        "content-length": String(body.length)
-      }
-    })
-    const goOn = new Promise((resolve) => request.once("continue", resolve))
-    request.flushHeaders()
-    await goOn
-    const { answer: held, ...holding } = await openCreate(service.url, "holding-on", "Holding")
-    service.kill("SIGTERM")
-    await isDraining(service)
-    holding.request.end(holding.rest)
-    assert.strictEqual((await held).status, 201)
-    // From here on it is the only request in flight.
-    await sleep(500)
-    request.end(body)
-    assert.strictEqual((await answer).status, 201)
-    assert.deepStrictEqual(await ended(service), inGoodOrder)
-  })
-
   it("finishes a request that waits for the database", async () => {
     const service = await start()
     await listClients(service.url, token)
@@ -204,31 +176,5 @@ describe("an immediate end of a service", () => {
     }
     assert.deepStrictEqual(await ended(service, 10_000), inGoodOrder)
     assert.include([503, "cut"], await held)
-  })
-})
-
-describe("the embedded PostgreSQL", () => {
-  const tokenIn = (text: string) => /dk_\w+/.exec(text)?.[0] ?? ""
-
-  it("outlives a killed service, and is adopted and stopped by the next", async () => {
-    const directory = await temporaryDirectory()
-    const first = await startService({ env: { DATA_DIR: directory } })
-    const key = tokenIn(first.stdout())
-    assert.strictEqual((await createClient(first.url, key, "before-the-kill", "Survivor")).status, 201)
-    const postmaster = postmasterOf(directory) ?? 0
-    first.kill("SIGKILL")
-    await first.exited
-    assert.isTrue(isRunning(postmaster))
-
-    const second = await startService({ env: { DATA_DIR: directory } })
-    assert.strictEqual(postmasterOf(directory), postmaster)
-    assert.strictEqual(tokenIn(second.stdout()), "")
-    const again = await createClient(second.url, key, "before-the-kill", "Survivor")
-    assertMatches(again, { status: 201, headers: { "idempotent-replayed": "true" } })
-    assert.lengthOf((await names(second.url, key)).split('"Survivor"'), 2)
-
-    assert.deepStrictEqual(await second.stop(), inGoodOrder)
-    assert.isFalse(isRunning(postmaster))
-    assert.isUndefined(postmasterOf(directory))
   })
 })

@@ -1,7 +1,12 @@
-/** Projects for tests that do not use a project file. */
-import { Effect } from "effect"
+/** Projects for tests without a service. */
+import { Duration, Effect, Option, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
+import { scopes } from "../../src/api/Access.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
+import { ApiKeys } from "../../src/http/auth/ApiKeys.ts"
+import type { ProjectFile } from "../../src/project/ProjectFile.ts"
+import { applyProject } from "../../src/project/Projects.ts"
+import { secretBox } from "./SecretBox.ts"
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 
@@ -16,5 +21,19 @@ export const makeProject = Effect.fnUntraced(function* (id: string) {
     VALUES (${id}, 'anna', 'Anna', true), (${id}, 'left', 'Left', false)`
   return ProjectId.make(id)
 })
+
+/** Applies a project file with this `SECRET_KEY`; returns a token with every scope, for a day. */
+export const openProject = (file: (typeof ProjectFile)["Encoded"], secretKey: string) =>
+  Effect.gen(function* () {
+    yield* applyProject(JSON.stringify(file))
+    const { token } = yield* (yield* ApiKeys).issue({
+      projectId: ProjectId.make(file.project.id),
+      name: "test",
+      scopes,
+      expiresIn: Duration.days(1),
+      memberId: Option.none()
+    })
+    return Redacted.value(token)
+  }).pipe(Effect.provide([secretBox(secretKey), ApiKeys.layerOf(Option.none())]))
 
 export const demoText = readFileSync(join(import.meta.dirname, "../../src/project/demo.json"), "utf8")
