@@ -1,11 +1,9 @@
 /** Ratings of tickets: when and from whom they are accepted, and how they replace each other (contract §5, §7). */
 import { assert, layer } from "../support/Vitest.ts"
-import { Deferred, Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
-import { atOnce } from "./Clients.support.ts"
-import { slowDown } from "../support/Locks.ts"
 import { newKey } from "./Requests.ts"
 
 type Ticket = NonNullable<Parts["tickets"]>[number]
@@ -91,29 +89,5 @@ layer(TestServer.layer(), { excludeTestServices: true })("a ticket", (it) => {
     yield* subscribe(sql, projectId, "shop")
     receiptOf(yield* rate("t", { score: 5 }), 200)
     assert.deepStrictEqual(yield* eventsOf(sql, projectId), [])
-  })
-})
-
-const slow = Layer.effectDiscard(Effect.flatMap(TestServer, ({ sql }) => slowDown(sql, "tickets"))).pipe(
-  Layer.provideMerge(TestServer.layer())
-)
-
-layer(slow, { excludeTestServices: true })("a ticket under concurrent ratings", (it) => {
-  it.effect("refuses operators from the moment its customer rates it", function* () {
-    const { apply, rate, read } = yield* open()
-    const byCustomer = { score: 1, comment: "Slow", by: "customer" } as const
-    const busy = yield* Deferred.make<void>()
-    let taken = 0
-    const operator = Effect.gen(function* () {
-      while (true) {
-        const answer = yield* rate("t", { score: 5, comment: newKey() })
-        if (answer.status !== 200) return problemOf(answer, 409, "rating_customer_owned")
-        taken++
-        if (taken === 10) yield* Deferred.succeed(busy, undefined)
-      }
-    })
-    const customer = Effect.andThen(Deferred.await(busy), apply(ticket("t", "resolved", byCustomer)))
-    yield* Effect.all([atOnce(8, () => operator), customer], { concurrency: "unbounded" })
-    assert.deepStrictEqual(yield* read("t"), { ...byCustomer, version: taken + 2 })
   })
 })

@@ -51,15 +51,6 @@ describe("a delivery that was committed without a notice", () => {
     yield* commit(server.sql, project.projectId)
     yield* until(() => to.hits.length === 3)
   })
-
-  it.live("is dead-lettered when its webhook was disabled meanwhile", function* () {
-    const server = yield* serve()
-    const project = yield* open(server)
-    yield* project.subscribe("shop", "http://127.0.0.1:9/", created)
-    yield* Effect.orDie(server.sql`UPDATE webhooks SET enabled = false WHERE project_id = ${project.projectId}`)
-    yield* commit(server.sql, project.projectId)
-    yield* untilRows(project.deliveries(), (rows) => rows.length === 1 && rows.every(({ status }) => status === "dead"))
-  })
 })
 
 describe("a notice whose claim fails", () => {
