@@ -1,6 +1,6 @@
 /** A durable PostgreSQL, projects in it, and the measured programs. All of them end with the scope. */
 import { PgClient } from "@effect/sql-pg"
-import { Context, Data, Duration, Effect, Layer, Option, Redacted, Stream } from "effect"
+import { Context, Data, Effect, Layer, Option, Redacted, Stream } from "effect"
 import { ChildProcess } from "effect/process"
 import { SqlClient } from "effect/sql"
 import { randomBytes } from "node:crypto"
