@@ -8,7 +8,7 @@ import { command, type Mutation } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
 import { eventContext, type EventContext } from "../outbox/Outbox.ts"
 import { Refused, requireProject } from "../operators/Refusals.ts"
-import { isCreatedIn, pageOf, type RangeByAge, showing } from "../operators/Search.ts"
+import { isCreatedIn, listing, type RangeByAge, showing } from "../operators/Search.ts"
 import { details, list, type Listed } from "./CampaignList.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
 import { stepOf } from "../api/schema/States.ts"
@@ -33,23 +33,18 @@ export const operationsOn = ({ progress, status }: Listed): ReadonlyArray<Operat
   })
 
 /** Lists campaigns, newest first. */
-export const listCampaigns = Effect.fn("listCampaigns")(function* (
-  projectId: ProjectId,
-  status: Listed["status"] | null,
-  range: RangeByAge
-) {
-  const { after, limit } = range
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  const rows = yield* list(
-    sql,
-    projectId,
-    sql`${sql.literal(status === null ? "" : `AND campaigns.status = '${status}'`)} AND created_at > '-infinity' AND ${isCreatedIn(sql, range)}
-      ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM campaigns WHERE project_id = ${projectId} AND id = ${after}), ${after})`}
-      ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}::int`
-  )
-  return pageOf(rows, limit, ({ id }) => id)
-})
+export const listCampaigns = listing(
+  "listCampaigns",
+  (sql, projectId, { status, ...range }: RangeByAge & { readonly status: Listed["status"] | null }) =>
+    list(
+      sql,
+      projectId,
+      sql`${sql.literal(status === null ? "" : `AND campaigns.status = '${status}'`)} AND created_at > '-infinity'
+        AND ${isCreatedIn(sql, "campaigns", projectId, range)}
+        ORDER BY created_at DESC, id DESC LIMIT ${range.limit + 1}::int`
+    ),
+  ({ id }) => id
+)
 
 export const showCampaign = showing("showCampaign", "campaign", details)
 

@@ -10,11 +10,11 @@
 import { Cause, Effect, Exit } from "effect"
 import type { IdempotencyKeyReused, ServiceUnavailable } from "../api/Problems.ts"
 import { type Call, type Line, makeBatches } from "../sql/Batches.ts"
-import { Contended, once, statement } from "../sql/Database.ts"
+import { Contended, once } from "../sql/Database.ts"
 import { hashOf } from "../platform/NameHash.ts"
 import { type Attempt, type Kind, type Origin, originOf, textsOf, undecided } from "./Kind.ts"
 import type { Command, Outcome } from "./Command.ts"
-import { type MutationClient, outcomeOf, replayOrRun } from "./Mutations.ts"
+import { alone, type MutationClient, outcomeOf, replayOrRun } from "./Mutations.ts"
 
 const maxGroup = 32
 /** Maximum number of groups of a kind in flight. More groups would wait for each other in the database. */
@@ -28,15 +28,11 @@ export const makeGrouped = <Args, Problem, Returned = null>(
   at: Date,
   args: Args
 ) => Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable>) => {
-  const { permits, sql } = client
+  const { sql } = client
   const texts = textsOf(sql, kind)
 
-  const alone = (request: Request<Args>): Effect.Effect<Attempt<Returned>, ServiceUnavailable> =>
-    sql.unsafe<Attempt<Returned>>(texts.waiting, parametersOfOne(request)).pipe(
-      Effect.flatMap(([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row))),
-      permits.withPermit(request.command.projectId),
-      statement
-    )
+  const waiting = (request: Request<Args>) =>
+    alone(client, request.command.projectId, sql.unsafe<Attempt<Returned>>(texts.waiting, parametersOfOne(request)))
 
   const queue = makeBatches({
     line: new FairQueue<Call<Request<Args>, Attempt<Returned>, ServiceUnavailable>>(),
@@ -58,10 +54,10 @@ export const makeGrouped = <Args, Problem, Returned = null>(
     settle: (request, answer) => {
       if (Exit.isFailure(answer)) {
         const failure = unavailableIn(answer.cause)
-        return failure === undefined ? alone(request) : Effect.fail(failure)
+        return failure === undefined ? waiting(request) : Effect.fail(failure)
       }
       const row = answer.value
-      return row === undefined || row.failure === undecided ? alone(request) : Effect.succeed(row)
+      return row === undefined || row.failure === undecided ? waiting(request) : Effect.succeed(row)
     }
   })
 

@@ -3,7 +3,7 @@
  * from its attempt and from the outcome that is stored under its key.
  */
 import { Context, Effect, Layer, PartitionedSemaphore } from "effect"
-import { SqlClient } from "effect/sql"
+import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../api/Problems.ts"
 import { coalesce } from "../sql/Batches.ts"
@@ -225,7 +225,7 @@ export const mutate = <Problem, Returned = null>(
   command: Command,
   { at, decided, effect, problems, returning }: Mutation<Problem>
 ): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> => {
-  const { permits, sql } = client
+  const { sql } = client
   const { fingerprint, ifMatch = null, key, projectId } = command
   const text = Effect.withFiber((fiber) =>
     attempt<Returned>(sql, {
@@ -239,7 +239,16 @@ export const mutate = <Problem, Returned = null>(
       returning
     })
   )
-  const one = Effect.flatMap(text, ([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row)))
-  const run: Effect.Effect<Attempt<Returned>, ServiceUnavailable> = statement(permits.withPermit(projectId)(one))
-  return replayOrRun(client, command, outcomeOf(client, command, problems, run))
+  return replayOrRun(client, command, outcomeOf(client, command, problems, alone(client, projectId, text)))
 }
+
+/** Runs the statement of one command, which may wait for rows. Without a row, its project is locked or has changed. */
+export const alone = <Returned>(
+  { permits }: MutationClient,
+  projectId: ProjectId,
+  attempt: Effect.Effect<ReadonlyArray<Attempt<Returned>>, SqlError.SqlError>
+): Effect.Effect<Attempt<Returned>, ServiceUnavailable> =>
+  Effect.flatMap(attempt, ([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row))).pipe(
+    permits.withPermit(projectId),
+    statement
+  )

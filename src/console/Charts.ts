@@ -5,7 +5,7 @@ import { Effect, Record } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { read, type Slice, slicesOf } from "../integrations/deliveries/AttemptMinutes.ts"
-import { plural } from "../operators/Search.ts"
+import { plural } from "../platform/Text.ts"
 import { type Html, html, link, table } from "./Html.ts"
 import { choiceOf, type PageRequest } from "./Page.ts"
 

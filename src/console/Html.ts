@@ -1,7 +1,7 @@
 /** The elements of pages. */
 import { Record } from "effect"
 import type { ActionName } from "../project/Actions.ts"
-import { plural } from "../operators/Search.ts"
+import { plural } from "../platform/Text.ts"
 import { type Html, html } from "./Template.ts"
 
 export { type Html, html }

@@ -83,15 +83,14 @@ export const find = (
   { campaignId, channelId, error, status }: Filter,
   range: RangeByAge
 ): Effect.Effect<Found<Message>, SqlError.SqlError> => {
-  const { after, limit } = range
+  const { limit } = range
   const isUnknown = status === "unknown" || status === "needs decision"
   const isFiltered = [campaignId, channelId, error, status].some((chosen) => chosen !== null)
   return sql<Row>`
     WITH scanned AS MATERIALIZED (
       SELECT project_id, id, conversation_id, campaign_id, audience_id, position, channel_id, status, attempts, available_at, created_at,
         attempt_log -> -1 ->> 'errorCode' AS error_code
-      FROM messages WHERE project_id = ${projectId} AND ${isCreatedIn(sql, range)} ${sql.literal(isUnknown ? "AND status = 'unknown'" : "")}
-        ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM messages WHERE project_id = ${projectId} AND id = ${after}), ${after})`}
+      FROM messages WHERE project_id = ${projectId} AND ${isCreatedIn(sql, "messages", projectId, range)} ${sql.literal(isUnknown ? "AND status = 'unknown'" : "")}
       ORDER BY created_at DESC, id DESC LIMIT ${isFiltered ? scanLimit : limit + 1}::int
     ),
     found AS (

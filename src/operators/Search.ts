@@ -12,8 +12,6 @@ import { lacks, requireProject } from "./Refusals.ts"
 
 export const scanLimit = 10_000
 
-export const plural = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`
-
 /** The range of a page: up to `limit` records after the record `after`; if `after` is null, from the start of the list. */
 export interface Range {
   readonly after: string | null
@@ -41,9 +39,15 @@ export const isIn = (sql: SqlClient.SqlClient, prefix: string, range: RangeByAge
   return sql`id > ${above} ${below === undefined ? sql.literal("") : sql`AND id < ${below}`}`
 }
 
-/** A SQL condition: the time `created_at` is in the period of a range. */
-export const isCreatedIn = (sql: SqlClient.SqlClient, { since, until }: RangeByAge) =>
-  sql`created_at >= ${since?.toISOString() ?? "-infinity"}::timestamptz AND created_at < ${until?.toISOString() ?? "infinity"}::timestamptz`
+/** A SQL condition: the time `created_at` is in the period of a range, and the record of a list by age follows that of `after`. */
+export const isCreatedIn = (
+  sql: SqlClient.SqlClient,
+  table: string,
+  projectId: ProjectId,
+  { after, since, until }: RangeByAge
+) => sql`
+  created_at >= ${since?.toISOString() ?? "-infinity"}::timestamptz AND created_at < ${until?.toISOString() ?? "infinity"}::timestamptz
+  ${after === null ? sql.literal("") : sql`AND (created_at, id) < ((SELECT created_at FROM ${sql(table)} WHERE project_id = ${projectId} AND id = ${after}), ${after})`}`
 
 /** Up to `limit` records that match. The list continues after the id `next`; null at its end. */
 export interface Found<Item> {

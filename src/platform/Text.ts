@@ -1,4 +1,4 @@
-/** What no text may contain (contract §1), and what of a text is not shown: characters that act on a terminal, and secrets. */
+/** What no text may contain (contract §1), what of a text is not shown (characters that act on a terminal, and secrets), and plurals. */
 
 /** Whether a text has U+0000 or an unpaired surrogate, which PostgreSQL can't store. */
 export const isUnsafe = (text: string): boolean => text.includes("\u0000") || !text.isWellFormed()
@@ -34,3 +34,5 @@ const botToken = /\b(\d{4,}:)[A-Za-z0-9_-]{30,}/g
 /** Replaces tokens, signing secrets and codes of sign-in links, in text that is logged, traced or answered, by their first characters and `[redacted]`, for example `dk_[redacted]`. */
 export const redactSecrets = (text: string): string =>
   [secret, code, botToken].reduce((rest, pattern) => rest.replace(pattern, "$1[redacted]"), text)
+
+export const plural = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`

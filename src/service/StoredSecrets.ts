@@ -2,7 +2,7 @@
 import { Data, Effect, Layer } from "effect"
 import { sealedHeaders, signingSecrets } from "../integrations/endpoints/WebhookSecrets.ts"
 import { channelConfigs } from "../messaging/providers/Providers.ts"
-import { plural } from "../operators/Search.ts"
+import { plural } from "../platform/Text.ts"
 import { type SealedTable, unreadableAll } from "../secrets/SealedValues.ts"
 
 export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, sealedHeaders, channelConfigs]

@@ -1,5 +1,5 @@
 /** `deliveries` and `webhooks`: list, send again and steer what is sent to endpoints (contract §13). */
-import { Effect } from "effect"
+import { Effect, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
 import { eventTypes } from "../../api/integrations/Events.ts"
@@ -55,7 +55,7 @@ const show = Command.make(
   Effect.fn(function* ({ delivery, json, project }) {
     const found = yield* showDelivery(yield* Flags.projectId(project), delivery)
     const attempts = attemptsOf(found).map(entryOf)
-    const item = { ...itemOf(found), replayOf: found.replayOf, replayedBy: found.replayedBy }
+    const item = { ...itemOf(found), ...Struct.pick(found, ["replayOf", "replayedBy"]) }
     const log = attempts.length === 0 ? "No attempts yet" : tableOf(attempts)
     yield* answer(json, { ...item, attemptLog: attempts }, `${tableOf([item])}\n\n${log}`)
   }, onMigratedDatabase)
@@ -107,14 +107,9 @@ export const deliveries = Command.make("deliveries").pipe(
 /** A delivery as `--json` shows it. */
 export const itemOf = (delivery: Delivery) => ({
   deliveryId: delivery.id,
-  installationId: delivery.installationId,
-  eventType: delivery.eventType,
-  status: delivery.status,
-  attempts: delivery.attempts,
+  ...Struct.pick(delivery, ["installationId", "eventType", "status", "attempts"]),
   nextAttemptAt: delivery.status === "pending" ? delivery.nextAttemptAt : null,
-  lastStatusCode: delivery.lastStatusCode,
-  lastErrorCode: delivery.lastErrorCode,
-  createdAt: delivery.createdAt
+  ...Struct.pick(delivery, ["lastStatusCode", "lastErrorCode", "createdAt"])
 })
 
 /** An attempt as `--json` shows it. */

@@ -1,5 +1,5 @@
 /** `messages` and `campaigns`: lists them and carries out the actions of operators. */
-import { Effect } from "effect"
+import { Effect, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
 import { campaignStatuses } from "../../api/campaigns/States.ts"
 import { messageStatuses } from "../../api/messaging/Messaging.ts"
@@ -31,12 +31,7 @@ const list = Command.make(
   Effect.fn(function* ({ campaignId, channelId, error, json, project, status, ...range }) {
     const filter = { campaignId, channelId, error, status }
     const found = yield* listMessages(yield* Flags.projectId(project), filter, range)
-    const items = found.items.map(({ conversationId, createdAt, deliveryStatus, messageId }) => ({
-      messageId,
-      conversationId,
-      deliveryStatus,
-      createdAt
-    }))
+    const items = found.items.map(Struct.pick(["messageId", "conversationId", "deliveryStatus", "createdAt"]))
     yield* answerPage(json, { items, next: found.next }, "messages")
   }, onMigratedDatabase)
 ).pipe(
@@ -71,8 +66,8 @@ const listOfCampaigns = Command.make(
       Flag.Literals("status", campaignStatuses).pipe(Flag.withDescription("Only campaigns of this status"))
     )
   },
-  Effect.fn(function* ({ json, project, status, ...range }) {
-    const found = yield* listCampaigns(yield* Flags.projectId(project), status, range)
+  Effect.fn(function* ({ json, project, ...range }) {
+    const found = yield* listCampaigns(yield* Flags.projectId(project), range)
     const items = found.items.map(({ createdAt, id, name, progress, status }) => {
       const { failed, pending, recipients, sent, skipped, unknown } = progress
       return { campaignId: id, name, status, recipients, pending, sent, failed, unknown, skipped, createdAt }

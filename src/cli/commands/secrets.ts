@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { recordServiceAction } from "../../operators/Audit.ts"
-import { plural } from "../../operators/Search.ts"
+import { plural } from "../../platform/Text.ts"
 import { reseal as resealValues } from "../../secrets/SealedValues.ts"
 import { SecretBox } from "../../secrets/SecretBox.ts"
 import { sealedTables } from "../../service/StoredSecrets.ts"

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { campaignStatuses } from "../../api/campaigns/States.ts"
 import { listCampaigns, operationLabels, operationsOn } from "../../campaigns/CampaignControl.ts"
 import { details, type Listed, listFailed } from "../../campaigns/CampaignList.ts"
-import { plural } from "../../operators/Search.ts"
+import { plural } from "../../platform/Text.ts"
 import { action, badge, facts, html, idOf, input, link, progress, select, table } from "../Html.ts"
 import { choiceOf, listOf, orNotFound, projectPage, recordOf, textOf } from "../Page.ts"
 import { historyLink, recordLink } from "../Records.ts"
@@ -21,7 +21,7 @@ export const campaigns = projectPage(
       filter: [select("State", "status", campaignStatuses, status)],
       caption: "Campaigns, newest first",
       empty: "No campaigns.",
-      found: yield* orNotFound(listCampaigns(project.id, status, range)),
+      found: yield* orNotFound(listCampaigns(project.id, { ...range, status })),
       columns: {
         Campaign: ({ id }) => recordLink("campaign", project.id, id),
         Name: ({ name }) => name,

@@ -15,7 +15,7 @@ import { attemptCharts } from "../Charts.ts"
 import type { PageRequest } from "../Page.ts"
 import { recordLink } from "../Records.ts"
 import { type LiveWorker, listWorkers } from "../../work/Worker.ts"
-import { plural } from "../../operators/Search.ts"
+import { plural } from "../../platform/Text.ts"
 import { listRefused, maxShown } from "../../http/auth/RefusedRequests.ts"
 import { badge, countOf, duration, facts, failureOf, html, idOf, link, table, timeSince } from "../Html.ts"
 

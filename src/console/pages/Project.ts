@@ -1,21 +1,19 @@
 /** A project: its move to another cell (a database with its processes), the charts of its deliveries, and its webhooks. */
 import { Effect } from "effect"
-import { list } from "../../integrations/endpoints/WebhookList.ts"
+import { listWebhooks } from "../../integrations/WebhookControl.ts"
 import { progressOf, type State } from "../../platform/Moves.ts"
-import { pageOf } from "../../operators/Search.ts"
 import { attemptCharts } from "../Charts.ts"
 import { badge, html } from "../Html.ts"
-import { listOf, pageSize, projectPage } from "../Page.ts"
+import { listOf, orNotFound, projectPage } from "../Page.ts"
 import { recordLink } from "../Records.ts"
 
 export const project = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
-    const rows = yield* list(sql, project.id, sql`webhooks.installation_id > ${range.after ?? ""}`, pageSize + 1)
     const webhooks = listOf(request, {
       title: project.name,
       caption: "Webhooks by installation",
       empty: "No installation has a webhook.",
-      found: pageOf(rows, pageSize, ({ installationId }) => installationId),
+      found: yield* orNotFound(listWebhooks(project.id, range)),
       columns: {
         Installation: ({ installationId: id }) => recordLink("installation", project.id, id),
         Name: ({ name }) => name,

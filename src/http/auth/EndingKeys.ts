@@ -4,7 +4,7 @@
  */
 import { Clock, Duration, Effect, Layer, Metric } from "effect"
 import { SqlClient } from "effect/sql"
-import { plural } from "../../operators/Search.ts"
+import { plural } from "../../platform/Text.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { isAwake } from "../../platform/Moves.ts"
 import { statement } from "../../sql/Database.ts"

@@ -1,4 +1,5 @@
 /** The read model of webhooks: the columns that the API, the commands and the console show, with the health of the endpoint. */
+import { Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
@@ -221,37 +222,26 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
+const shown = ["installationId", "endpointUrl", "eventTypes", "headerNames", "enabled", "disabledReason"] as const
+
 /** A webhook as commands print it (contract §13). */
 export const itemOf = (webhook: Listed) => ({
-  installationId: webhook.installationId,
-  endpointUrl: webhook.endpointUrl,
-  eventTypes: webhook.eventTypes,
-  headerNames: webhook.headerNames,
-  enabled: webhook.enabled,
-  disabledReason: webhook.disabledReason,
+  ...Struct.pick(webhook, shown),
   state: webhook.condition,
   consecutiveFailures: webhook.failures,
   lastSuccessAt: webhook.lastSuccessAt,
   version: webhook.version
 })
 
-export const webhookOf = ({ lastFailure, ...details }: Details): Webhook => ({
-  installationId: details.installationId,
-  endpointUrl: details.endpointUrl,
-  eventTypes: details.eventTypes,
-  headerNames: details.headerNames,
-  enabled: details.enabled,
-  disabledReason: details.disabledReason,
-  version: details.version,
-  updatedAt: details.updatedAt,
-  secrets: details.secrets,
+export const webhookOf = ({ lastFailure, ...webhook }: Details): Webhook => ({
+  ...Struct.pick(webhook, [...shown, "version", "updatedAt", "secrets"]),
   health: {
-    state: details.state,
-    failuresInARow: details.failures,
-    failingSince: details.failingSince,
-    lastSuccessAt: details.lastSuccessAt,
-    nextAttemptAt: details.nextAttemptAt,
-    pending: details.pending,
+    state: webhook.state,
+    failuresInARow: webhook.failures,
+    failingSince: webhook.failingSince,
+    lastSuccessAt: webhook.lastSuccessAt,
+    nextAttemptAt: webhook.nextAttemptAt,
+    pending: webhook.pending,
     lastFailure: lastFailure && {
       at: lastFailure.at,
       statusCode: lastFailure.statusCode,
