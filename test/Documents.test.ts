@@ -57,7 +57,7 @@ describe("documents", () => {
     const total = bytes.reduce((sum, [size]) => sum + size, 0)
     for (const [size, document] of bytes.toSorted(([left], [right]) => right - left)) console.log(size, document)
     console.log(total, "all documents")
-    assert.isAtMost(total, 145_500)
+    assert.isAtMost(total, 140_000)
     assert.isAtMost(bytes.find(([, document]) => document === "src/api/CONTRACT.md")?.[0] ?? 0, 50_000)
   })
 
