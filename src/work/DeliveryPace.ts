@@ -14,8 +14,8 @@ const heldAtMost = 200
 /** Number of commands that may run when a delivery has ended. With less than one, deliveries that are behind catch up. */
 const commandsPerDelivery = 3 / 4
 
-/** Maximum number of commands that may run at once after deliveries have ended while no command waited. */
-const mostCredit = 32
+/** Commands that wait begin together, as many as wait or this number, so that they are still one group (`commands/Grouped.ts`). */
+const together = 16
 
 export interface Pace {
   /** Waits until a command may run. */
@@ -55,7 +55,7 @@ export const make = (): Pace => {
   return {
     turn: Effect.suspend(() => {
       if (!isBehind) return Effect.void
-      if (credit < 1) return wait
+      if (credit < 1 || waiting.length > 0) return wait
       credit--
       return Effect.void
     }),
@@ -65,8 +65,9 @@ export const make = (): Pace => {
     ended: () => {
       if (!isBehind) return
       credit += commandsPerDelivery
-      const count = Math.min(Math.max(0, Math.floor(credit)), waiting.length)
-      credit = Math.min(credit - count, mostCredit)
+      const count = Math.min(together, waiting.length)
+      if (count > credit) return
+      credit = Math.min(credit - count, together)
       release(count)
     },
     setBehind: (value) => {

@@ -26,16 +26,31 @@ describe("commands", () => {
     })
   )
 
-  it.effect("wait in order of arrival while deliveries are behind: three run when four deliveries have ended", () =>
+  it.effect(
+    "wait while deliveries are behind: 16 run together, in order of arrival, when 22 deliveries have ended",
+    () =>
+      Effect.gen(function* () {
+        const pace = make()
+        pace.setBehind(true)
+        const { begun } = yield* started(pace, 40)
+        times(21, pace.ended)
+        assert.deepStrictEqual(begun, [])
+        pace.ended()
+        assert.deepStrictEqual(begun, [...Array(16).keys()])
+        times(21, pace.ended)
+        assert.deepStrictEqual(begun, [...Array(32).keys()])
+      })
+  )
+
+  it.effect("run all together if fewer wait, and three without a wait when four deliveries have ended", () =>
     Effect.gen(function* () {
       const pace = make()
       pace.setBehind(true)
-      const { begun } = yield* started(pace, 9)
-      assert.deepStrictEqual(begun, [])
+      const { begun } = yield* started(pace, 3)
       times(4, pace.ended)
       assert.deepStrictEqual(begun, [0, 1, 2])
       times(4, pace.ended)
-      assert.deepStrictEqual(begun, [0, 1, 2, 3, 4, 5])
+      assert.deepStrictEqual((yield* started(pace, 4)).begun, [0, 1, 2])
     })
   )
 
@@ -43,8 +58,8 @@ describe("commands", () => {
     Effect.gen(function* () {
       const pace = make()
       pace.setBehind(true)
-      const { begun } = yield* started(pace, 2)
       times(2, pace.ended)
+      const { begun } = yield* started(pace, 2)
       assert.deepStrictEqual(begun, [0])
       pace.appended(5)
       times(5, pace.ended)
