@@ -47,6 +47,7 @@ export const domains = [
     "true"
   ),
   evaluation("else if (!values.has(target.field)) values", "else values"),
+  evaluation("email: (text) => text.trim()", "email: (text) => text"),
   evaluation('.replace(/^00/, "+")', ""),
   evaluation("(counts.get(externalField) ?? 0) + 1", "1"),
   evaluation("Object.entries(fields).toSorted(byName)", "Object.entries(fields)"),
@@ -130,6 +131,23 @@ export const domains = [
       "pruneAbandoned, pruneEnded"
     )
   ),
+  mutating("messaging/providers/Connectors/Telegram.ts", "messaging/providers/Connectors.outcomes")(
+    "movedTo === undefined ||",
+    "true ||"
+  ),
+  mutating("messaging/providers/Connectors/Call.ts", "messaging/providers/Connectors.outcomes")(
+    'text.replaceAll(Redacted.value(secret), "[redacted]")',
+    "text"
+  ),
+  mutating("messaging/providers/Connectors/Call.ts", "messaging/Messages.retries")(
+    "shown.slice(0, reasonLimit)",
+    "shown"
+  ),
+  mutating("integrations/endpoints/WebhookList.ts", "console/Questions")(
+    "coalesce(last_success_at < webhooks.updated_at, true)",
+    "false"
+  ),
+  mutating("campaigns/CampaignControl.ts", "cli/database")("IN ('scheduled', 'running')", "IN ('running')"),
   mutating("campaigns/Campaigns/Freeze.ts", "contract/Campaigns")(
     "> ${maxCandidates}::int",
     "> 2 * ${maxCandidates}::int"

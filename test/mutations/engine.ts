@@ -73,6 +73,11 @@ export const engine = [
     "CASE WHEN ok THEN failed_at ELSE coalesce(failing_since, failed_at) END",
     "coalesce(failing_since, failed_at)"
   ),
+  disabling("yield* countDisabled(reason)", ""),
+  mutating("integrations/deliveries/DeliveryMetrics.ts", "integrations/deliveries/DeliverCost")(
+    "snapshots?.seconds ?? 0",
+    "0"
+  ),
   disabling("failures >= ${failuresToDisable}::int AND", ""),
   disabling("version = current AND (", "("),
   disabling("      FOR NO KEY UPDATE SKIP LOCKED\n    ) webhook", "    ) webhook"),

@@ -158,6 +158,15 @@ export const platform = [
       "if (false) for"
     )
   ),
+  mutating("commands/Grouped.ts", "commands/FairQueue")("of [false, true]", "of [true, false]"),
+  mutating("platform/Pools.ts", "sql/Database/Sessions")('default_transaction_isolation: "read committed",', ""),
+  mutating("platform/Pools.ts", "sql/Database/Sessions")('idle_session_timeout: "0",', ""),
+  mutating("cli/commands/doctor/Checks.ts", "cli/doctor")(
+    "datcollversion IS DISTINCT FROM pg_database_collation_actual_version(oid)",
+    "false"
+  ),
+  mutating("work/Worker.ts", "cli/doctor")('ORDER BY "startedAt", id`', "LIMIT 0`"),
+  listening('|| !isLoopbackHost(request.headers["host"] ?? "")', ""),
   listening("isRefused ? 401", "false ? 401"),
   listening("json && !isRefused", "json"),
   listening("oneLine(redactSecrets(", "(("),

@@ -62,6 +62,9 @@ export const project = [
   deals('status === "lost" ? (old?.lostReason ?? null) : null', "old?.lostReason ?? null"),
   deals("isOpen && deal.closedAt !== null", "false"),
   exports("ISOLATION LEVEL REPEATABLE READ, ", ""),
+  json('given.replace(/^\\uFEFF/, "")', "given"),
+  mutating("project/ProjectFile/Parts.ts", "project/ProjectFile")("!isBlank(value)", "value !== ''"),
+  mutating("cli/Output.ts", "cli/project")("onNone: () => 0o600", "onNone: () => 0o644"),
   json('typeof value === "number" && !Number.isFinite(value)', "false"),
   json("const maxDepth = 64", "const maxDepth = 640")
 ]

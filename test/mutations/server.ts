@@ -37,6 +37,7 @@ export const server = [
   mutating("http/path/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("query", query)', ""),
   mutating("http/path/RequestShape.ts", "contract/Walk.requests")('...unsafeValues("path", params),', ""),
   mutating("http/edge/InFlight.ts", "http/edge/Loopback")("if (total > bounds.project) bound(project)", ""),
+  mutating("http/edge/InFlight.ts", "http/edge/Loopback")("else if (total > bounds.process)", "else if (false)"),
   mutating("http/edge/InFlight.ts", "http/edge/Loopback")("b.since < a.since", "b.since > a.since"),
   lifecycle('isEncoded(pathOf(target)) ? "query" : "path"', '"path"'),
   lifecycle("isEncoded(target) ? undefined :", "target !== '' ? undefined :"),
@@ -87,6 +88,16 @@ export const server = [
   mutating("telemetry/Otlp.ts", "faults/Telemetry")("if (!this.sqlText)", "if (true)"),
   mutating("telemetry/Otlp.ts", "faults/Telemetry")("CompressionAlgorithm.GZIP", "CompressionAlgorithm.NONE"),
   names("(?:^|[()])\\s*", ""),
+  mutating("telemetry/Otlp.ts", "faults/Telemetry")(
+    '"service.instance.id": randomUUID()',
+    '"service.instance.id": "one"'
+  ),
+  mutating("service/Lifecycle.ts", "faults/Start")("path.length > maxShown", "path.length < 0"),
+  mutating("http/path/JsonBody.ts", "faults/Fuzz")(
+    "if (text.length < 5 * limits.members) return undefined",
+    "return undefined"
+  ),
+  mutating("telemetry/Otlp.ts", "faults/Telemetry")("remoteParentSampled: root, remoteParentNotSampled: root", ""),
   names("|\\bDISTINCT\\s+", ""),
   names("\\bextract\\(\\w+\\s+|", ""),
   names("!beside.has(table)", "true"),

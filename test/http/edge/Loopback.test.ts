@@ -1,10 +1,12 @@
 import { assert, it, layer } from "../../support/Vitest.ts"
 import { Effect } from "effect"
+import { Answer, Unread } from "../../../src/http/edge/InFlight.ts"
 import { codeOf, problemOf } from "../../support/ContractAnswers.ts"
 import { send } from "../../support/ContractHttp.ts"
 import { freePort } from "../../support/Process.ts"
 import { startServer, TestServer } from "../../support/TestServer.ts"
-import { connect, type Socket } from "node:net"
+import { IncomingMessage } from "node:http"
+import { connect, Socket } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 
 const own = [
@@ -113,3 +115,21 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("answers that 
     assert.isAtMost(waiting, 32 * mebibyte + 8 * mebibyte)
   })
 })
+
+it.effect(
+  "the unread answers of all projects wait up to 128 MiB, and the connection ends first that waits longest",
+  () =>
+    Effect.gen(function* () {
+      const unread = yield* Unread
+      const sockets = ["a", "b", "c", "d", "e"].map((project) => {
+        const socket = new Socket()
+        unread.connect(socket)
+        unread.add(new Answer(new IncomingMessage(socket)), 30 * mebibyte, project)
+        return socket
+      })
+      assert.deepStrictEqual(
+        sockets.map(({ destroyed }) => destroyed),
+        [true, false, false, false, false]
+      )
+    }).pipe(Effect.provide(Unread.layer))
+)
