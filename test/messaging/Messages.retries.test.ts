@@ -207,12 +207,13 @@ layer(TestServer.layer())("a message over one channel", (it) => {
     const { apply, calls, leave, projectId, row, send, server, untilIs } = yield* start(status(503), taken)
     const { messageId } = messageReceiptOf(yield* send("http"))
     const busy = messageReceiptOf(yield* send("telegram"))
+    const now = yield* Clock.currentTimeMillis
     yield* Effect.orDie(server.sql`
       INSERT INTO messages SELECT (jsonb_populate_record(messages, jsonb_build_object('id', 'msg_' || n, 'status', 'retrying',
-        'attempting', false, 'available_at', '2020-01-01'::timestamptz))).*
+        'attempting', false, 'available_at', ${new Date(now - 60_000)}::timestamptz))).*
       FROM messages, generate_series(1, 5000) n WHERE project_id = ${projectId} AND id = ${busy.messageId}`)
     const made = calls()
-    yield* leave(messageId, placesIn(0)["retrying, waiting"], yield* Clock.currentTimeMillis)
+    yield* leave(messageId, placesIn(0)["retrying, waiting"], now)
     yield* untilIs(messageId, "sent")
     assert.isBelow(calls() - made, 100)
     assert.strictEqual((yield* row(messageId)).attempts, 2)
