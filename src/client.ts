@@ -4,12 +4,12 @@
  * With Effect: `DeveloperApi`. Without Effect: `createClient`. For webhooks: `verifyWebhook`, `verifyWebhookPromise`.
  */
 export { Api } from "./api/Api.ts"
-export { Authentication } from "./api/Authentication.ts"
-export { NotModified } from "./api/Conditions.ts"
+export { Authentication } from "./api/Requests.ts"
+export { NotModified } from "./api/Headers.ts"
 export * as Problems from "./api/Problems.ts"
 export type { AttemptOptions, RetryOptions } from "./client/Attempts.ts"
 export { bearerLayer, DeveloperApi, type DeveloperApiOptions } from "./client/DeveloperApi.ts"
-export { keepNewest, type Versions } from "./client/Newest.ts"
+export { keepNewest, type Versions } from "./client/Signature.ts"
 export type {
   CallOptions,
   GroupName,

@@ -13,7 +13,7 @@ import { cpSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } 
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Api } from "./api/Api.ts"
-import { completeDocument } from "./api/Document.ts"
+import { completeDocument } from "./api/document/Document.ts"
 
 const client = join(import.meta.dirname, "client")
 const root = join(import.meta.dirname, "..")

@@ -1,5 +1,9 @@
-/** The access that an operation requires. Every endpoint has one `Access` annotation. */
-import { Context, Schema } from "effect"
+/**
+ * What an operation requires: its access and its rate limit, of the bearer token that every operation takes (contract §3). Every
+ * endpoint has an `Access` annotation.
+ */
+import { Context, Record, Schema } from "effect"
+import type { KeyId, MemberId, ProjectId } from "./schema/Ids.ts"
 
 /** The access scopes (contract, "Operations"). An operation requires one, or none. */
 export const scopes = [
@@ -37,3 +41,51 @@ export const Destructive = Context.Reference<boolean>("developer-api/api/Destruc
 
 /** Whether an operation can change what exists although it is a POST. */
 export const Changing = Context.Reference<boolean>("developer-api/api/Changing", { defaultValue: () => false })
+
+/** The size of a token bucket. The bucket is refilled evenly over the window. */
+export interface RateLimit {
+  readonly limit: number
+  readonly windowSeconds: number
+}
+
+/** The token bucket of a project for one policy. */
+export interface Bucket extends RateLimit {
+  readonly policy: Policy
+  readonly key: string
+  /** The value of the header `ratelimit-policy`. */
+  readonly description: string
+}
+
+/** The limits of a project that has no limits of its own (contract §4). */
+export const defaultRateLimits: Record<Policy, RateLimit> = {
+  read: { limit: 1200, windowSeconds: 60 },
+  write: { limit: 300, windowSeconds: 60 },
+  messages: { limit: 60, windowSeconds: 60 }
+}
+
+/** The caller: the API key of a request, with the settings of the key's project. */
+export class Principal extends Context.Service<
+  Principal,
+  {
+    readonly projectId: ProjectId
+    readonly keyId: KeyId
+    readonly scopes: ReadonlyArray<Scope>
+    readonly memberId: MemberId | null
+    /** The IANA time zone of the project. The value is up to a second old, like all data of a key. */
+    readonly timeZone: string
+    readonly buckets: Readonly<Record<Policy, Bucket>>
+  }
+>()("developer-api/api/Principal") {}
+
+/** An operation's examples in the OpenAPI document. `requests` has several bodies, by name. */
+export class Examples extends Context.Service<
+  Examples,
+  { readonly request?: unknown; readonly requests?: Readonly<Record<string, unknown>>; readonly answer: unknown }
+>()("developer-api/api/schema/Examples") {}
+
+/** Adds named examples to each media type of a body. Viewers show `examples`, but not `example`. */
+export const exemplify = (content: object | undefined, examples: Readonly<Record<string, unknown>>): void => {
+  for (const media of Object.values(content ?? {})) {
+    Object.assign(media, { examples: Record.map(examples, (value) => ({ value })) })
+  }
+}

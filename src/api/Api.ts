@@ -1,7 +1,7 @@
 /** The developer API v1: its groups, and the annotations that all of them share. */
 import * as HttpApi from "effect/http-api/HttpApi"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Authentication } from "./Authentication.ts"
+import { Authentication, Operation, RequestShape } from "./Requests.ts"
 import { CampaignsGroup } from "./campaigns/Campaigns.ts"
 import { ClientsGroup } from "./crm/Clients.ts"
 import { CredentialGroup } from "./Credential.ts"
@@ -13,7 +13,6 @@ import { InstallationsGroup } from "./integrations/Installations.ts"
 import { PreviewGroup } from "./integrations/Preview.ts"
 import { WebhooksGroup } from "./integrations/Webhooks.ts"
 import { MessagingGroup } from "./messaging/Messaging.ts"
-import { Operation, RequestShape } from "./Requests.ts"
 
 /** `http/path/RequestShape.ts` gathers all faults, in bounded time, once decoding has found the first. */
 const strict = { onExcessProperty: "error" } as const

@@ -1,16 +1,25 @@
 /**
- * The middleware of all operations, beside `Authentication`, with the problems that it answers. The layers are in `http/path/`. A
+ * The middleware of all operations, with the problems that it answers. The layers are in `http/path/`. A
  * request passes them from the outermost to the innermost, in the order of the contract's checks (§1): `Operation`,
  * `Authentication`, `RequestShape`, `JsonBody`.
  */
 import { Context } from "effect"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
+import { Principal } from "./Access.ts"
 import {
   BodyTooLarge,
+  CredentialInvalid,
+  CredentialMissing,
+  EntitlementUnavailable,
   HeadersTooLarge,
   Internal,
   MalformedJson,
+  MembershipUnavailable,
+  ModuleUnavailable,
+  RateLimiterUnavailable,
+  RateLimitExceeded,
   RequestTimeout,
+  ScopeMissing,
   ServiceUnavailable,
   UnsupportedMediaType,
   ValidationFailed
@@ -20,6 +29,32 @@ import {
 export class Operation extends HttpApiMiddleware.Service<Operation>()("developer-api/api/Operation", {
   error: [RequestTimeout, HeadersTooLarge, Internal, ServiceUnavailable]
 }) {}
+
+/** The security scheme of the OpenAPI document. `bearer` is in lower case, because viewers do not recognize other spellings. */
+export const DeveloperBearer = {
+  description: "A project API key, issued with `npm run --silent cli -- token issue`.",
+  type: "http",
+  scheme: "bearer"
+}
+
+/** Resolves the bearer token of a request to a `Principal`, checks its access, and takes a token of its rate limit. */
+export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: Principal }>()(
+  "developer-api/api/Authentication",
+  {
+    requiredForClient: true,
+    error: [
+      CredentialMissing,
+      CredentialInvalid,
+      EntitlementUnavailable,
+      ModuleUnavailable,
+      MembershipUnavailable,
+      ScopeMissing,
+      ServiceUnavailable,
+      RateLimitExceeded,
+      RateLimiterUnavailable
+    ]
+  }
+) {}
 
 /** Refuses a request that does not have the shape of its operation. */
 export class RequestShape extends HttpApiMiddleware.Service<RequestShape>()("developer-api/api/RequestShape", {

@@ -1,7 +1,7 @@
 /** The commands with which operators list, pause, resume, cancel and retry campaigns (contract §13). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { commanded } from "../api/campaigns/States.ts"
+import { commanded } from "../api/campaigns/Commands.ts"
 import { CampaignId, type ProjectId } from "../api/schema/Ids.ts"
 import { Operator, recordAction } from "../operators/Audit.ts"
 import { command, type Mutation } from "../commands/Command.ts"

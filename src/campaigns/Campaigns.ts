@@ -28,7 +28,7 @@ export const makeCampaigns = Effect.gen(function* () {
   const creating = makeGrouped(mutations, create(sql))
 
   /**
-   * Runs the command in the body, if `api/campaigns/States.ts` allows it in the campaign's state. Local times are in `timeZone`
+   * Runs the command in the body, if `api/campaigns/Commands.ts` allows it in the campaign's state. Local times are in `timeZone`
    * or, if the project has changed its zone meanwhile, in the new zone.
    */
   const run = Effect.fnUntraced(function* (

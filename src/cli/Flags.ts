@@ -2,7 +2,7 @@
 import { Effect, Option, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
 import { ProjectId } from "../api/schema/Ids.ts"
-import { Instant } from "../api/schema/Instant.ts"
+import { Instant } from "../api/schema/Fields.ts"
 import { faultsOf } from "../api/schema/Faults.ts"
 import { ProjectUnknown } from "../operators/Refusals.ts"
 import { DurationText, integer as integerText } from "../platform/Settings/Formats.ts"

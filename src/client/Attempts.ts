@@ -1,15 +1,46 @@
 /**
- * Retries requests after 429, 502, 503, 504 and lost connections.
+ * Requests of callers, and their retries after 429, 502, 503, 504 and lost connections. A request is sent as it is given, because the
+ * service names its faults.
  *
  * A retry is safe, because it sends the same request with the same `idempotency-key`. A mutation without a key is sent once.
  */
-import { Clock, Context, Duration, Effect, type Layer, Option, Random, Result } from "effect"
-import { Headers, HttpClientError, type HttpClientRequest, type HttpClientResponse } from "effect/http"
+import { Clock, Context, Duration, Effect, Function, type Layer, Option, Random, Result } from "effect"
+import { Headers, HttpClientError, HttpClientRequest, type HttpClientResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import { Access } from "../api/Access.ts"
 import { Operation } from "../api/Requests.ts"
-import { Completion } from "./Requests.ts"
+
+/** A request of a caller. A member that is undefined counts as absent, as in JSON. */
+export interface CallerRequest {
+  readonly params?: Readonly<Record<string, string | number>> | undefined
+  readonly query?: Readonly<Record<string, string | number | undefined>> | undefined
+  readonly headers?: Readonly<Record<string, string | undefined>> | undefined
+  readonly payload?: unknown
+}
+
+type Completion = (operation: HttpClientRequest.HttpClientRequest) => HttpClientRequest.HttpClientRequest
+
+/**
+ * Completes what the current call sends. `HttpApiClient` encodes a request by the schemas of its endpoint, which fails for what the
+ * service should refuse. So its methods are called without a request: they send the method and the path of an operation.
+ */
+export const Completion = Context.Reference<Completion>("developer-api/client/Completion", {
+  defaultValue: () => Function.identity
+})
+
+export const completion =
+  (service: string, { headers = {}, params = {}, payload, query = {} }: CallerRequest): Completion =>
+  (operation) => {
+    // Text that no URL can contain becomes text that names no record.
+    const segment = (_: string, name: string) => encodeURIComponent(String(params[name] ?? "").toWellFormed())
+    const request = operation.pipe(
+      HttpClientRequest.setUrl(`${service.replace(/\/$/, "")}${operation.url.replaceAll(/:(\w+)/g, segment)}`),
+      HttpClientRequest.appendUrlParams(query),
+      HttpClientRequest.setHeaders(headers)
+    )
+    return payload === undefined ? request : HttpClientRequest.bodyJsonUnsafe(request, payload)
+  }
 
 /** How often, how soon and for how long a call is retried. */
 export interface RetryOptions {

@@ -8,12 +8,11 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { Api } from "../api/Api.ts"
-import { Authentication } from "../api/Authentication.ts"
+import { Authentication } from "../api/Requests.ts"
 import { membersOf } from "../api/schema/Faults.ts"
-import { attemptsLayer, type AttemptOptions } from "./Attempts.ts"
+import { type AttemptOptions, attemptsLayer, type CallerRequest, Completion, completion } from "./Attempts.ts"
 import type { Operations } from "./Operations.ts"
 import { withUnexpected } from "./Problem.ts"
-import { type CallerRequest, Completion, completion } from "./Requests.ts"
 
 /** Options of `DeveloperApi`. If `baseUrl` or `token` is invalid, the layer dies with a `TypeError`. */
 export interface DeveloperApiOptions extends AttemptOptions {

@@ -1,7 +1,7 @@
 /** The request and the content of pages, and the transaction that reads the content. */
 import { Data, Effect, Option, Schema } from "effect"
 import { type SqlClient, SqlError } from "effect/sql"
-import { Instant } from "../api/schema/Instant.ts"
+import { Instant } from "../api/schema/Fields.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { keyed } from "../platform/Pools.ts"
 import { type LookupStatement, lookupOne } from "../sql/Lookups.ts"

@@ -2,7 +2,7 @@
 import { Effect, Redacted } from "effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import { Api } from "../api/Api.ts"
-import { Principal } from "../api/Authentication.ts"
+import { Principal } from "../api/Access.ts"
 import {
   commandWith,
   groupOf,

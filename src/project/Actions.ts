@@ -8,7 +8,7 @@ import { eventTypes } from "../api/integrations/Events.ts"
 import { replayFilters } from "../api/integrations/Replays.ts"
 import { pendingMax } from "../api/integrations/WebhookHealth.ts"
 import { KeyId, ProjectId } from "../api/schema/Ids.ts"
-import { Instant } from "../api/schema/Instant.ts"
+import { Instant } from "../api/schema/Fields.ts"
 import {
   commandCampaign,
   type Operation,

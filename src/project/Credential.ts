@@ -1,8 +1,7 @@
 /** The credential of a request, as its caller sees it (contract §3). */
 import { Clock, Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import type { Policy } from "../api/Access.ts"
-import { defaultRateLimits, Principal, type RateLimit } from "../api/Authentication.ts"
+import { defaultRateLimits, type Policy, Principal, type RateLimit } from "../api/Access.ts"
 import type { Credential } from "../api/Credential.ts"
 import { CredentialInvalid } from "../api/Problems.ts"
 import type { KeyId, ProjectId } from "../api/schema/Ids.ts"

@@ -7,7 +7,7 @@ import {
   campaignStatuses,
   type Operation,
   operations
-} from "../../src/api/campaigns/States.ts"
+} from "../../src/api/campaigns/Commands.ts"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type CampaignRow, everybody, open, otherRoute, route } from "./Campaigns.support.ts"

@@ -1,7 +1,7 @@
 /** A project for one test, with the operations on its campaigns. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import type { CampaignStatus } from "../../src/api/campaigns/States.ts"
+import type { CampaignStatus } from "../../src/api/campaigns/Commands.ts"
 import { audienceOf } from "../support/CampaignAnswers.ts"
 import { receiptOf } from "../support/ContractAnswers.ts"
 import { type Parts, type Seeded, TestServer } from "../support/TestServer.ts"

@@ -2,7 +2,7 @@
 import { assert, it as pure, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { usualBody } from "../../src/api/Requests.ts"
-import { maxFaults } from "../../src/api/schema/Locations.ts"
+import { maxFaults } from "../../src/api/schema/Faults.ts"
 import { checkBody } from "../../src/http/path/JsonBody.ts"
 import { assertFault, faultsOf, problemOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"

@@ -3,7 +3,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Predicate, Schema } from "effect"
 import { OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
-import { completeDocument } from "../../src/api/Document.ts"
+import { completeDocument } from "../../src/api/document/Document.ts"
 import {
   addressesOf,
   clientOf,

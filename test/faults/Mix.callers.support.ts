@@ -4,7 +4,7 @@
  */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { operations } from "../../src/api/campaigns/States.ts"
+import { operations } from "../../src/api/campaigns/Commands.ts"
 import { setTimeout as sleep } from "node:timers/promises"
 import { run } from "../cli/Cli.support.ts"
 import { eventually } from "../support/Waiting.ts"

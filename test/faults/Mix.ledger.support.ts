@@ -1,7 +1,7 @@
 /** Compares the answers to callers with the database, and both with the deliveries and sends that were received. */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
-import { operations } from "../../src/api/campaigns/States.ts"
+import { operations } from "../../src/api/campaigns/Commands.ts"
 import { bodyOf, isSignedWith } from "../integrations/deliveries/Deliveries.support.ts"
 import { eventually, untilNoneLeft } from "../support/Waiting.ts"
 import { batchSize, type Scene } from "./Mix.callers.support.ts"

@@ -11,8 +11,8 @@ import { join } from "node:path"
 import { promisify } from "node:util"
 import { afterAll, beforeAll } from "vitest"
 import { Api } from "../../src/api/Api.ts"
-import { completeDocument } from "../../src/api/Document.ts"
-import { withComponents } from "../../src/api/Document/Components.ts"
+import { completeDocument } from "../../src/api/document/Document.ts"
+import { withComponents } from "../../src/api/document/Components.ts"
 
 const run = promisify(execFile)
 const compiler = join(import.meta.dirname, "../../node_modules/.bin/tsc")

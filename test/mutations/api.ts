@@ -11,11 +11,11 @@ export const api = [
   mutating("api/Page.ts", "contract/Walk.fields")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
   mutating("api/crm/Currencies.ts", "contract/Walk.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
   mutating("api/schema/Ids.ts", "contract/Walk.fields")("text(1, 160)", "text(1, 161)"),
-  mutating("api/schema/Locations.ts", "contract/Campaigns")("JsonPointer.escapeToken(cut", "String(cut"),
-  mutating("api/schema/Instant.ts", "project/ProjectFile")("(?!0000)", ""),
-  mutating("api/Authentication.ts", "api/Document")('scheme: "bearer"', 'scheme: "Bearer"'),
-  mutating("api/Document.ts", "api/Document")("operation.operationId = name", ""),
-  mutating("api/Document/Parameters.ts", "api/Document")(
+  mutating("api/schema/Faults.ts", "contract/Campaigns")("JsonPointer.escapeToken(cut", "String(cut"),
+  mutating("api/schema/Fields.ts", "project/ProjectFile")("(?!0000)", ""),
+  mutating("api/Requests.ts", "api/Document")('scheme: "bearer"', 'scheme: "Bearer"'),
+  mutating("api/document/Document.ts", "api/Document")("operation.operationId = name", ""),
+  mutating("api/document/Parameters.ts", "api/Document")(
     '"header/idempotency-key": {}',
     '"header/idempotency-key": { example: "order-0001" }'
   ),

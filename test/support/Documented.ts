@@ -4,7 +4,7 @@ import { Ajv2020 } from "ajv/dist/2020.js"
 import formats from "ajv-formats"
 import { OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
-import { completeDocument } from "../../src/api/Document.ts"
+import { completeDocument } from "../../src/api/document/Document.ts"
 import type { Answer, Request } from "./ContractHttp.ts"
 
 const document = OpenApi.fromApi(completeDocument(Api))

@@ -3,14 +3,13 @@ import { Effect, Schema } from "effect"
 import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access } from "../Access.ts"
-import { notModified, ReadConditions } from "../Conditions.ts"
-import { Examples } from "../schema/Examples.ts"
+import { Access, Examples } from "../Access.ts"
+import { notModified, ReadConditions } from "../Headers.ts"
 import { CreatedAt, ETag, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { CampaignId, ChannelId, TemplateId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import { CampaignNotFound, CursorInvalid, PreconditionFailed } from "../Problems.ts"
-import { CampaignStatus, campaignStatuses } from "./States.ts"
+import { CampaignStatus, campaignStatuses } from "./Commands.ts"
 
 const Route = Schema.NullOr(
   Schema.Struct({

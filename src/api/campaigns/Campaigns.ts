@@ -4,11 +4,9 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access, Destructive } from "../Access.ts"
-import { IfMatch, notModified, ReadConditions } from "../Conditions.ts"
-import { Examples } from "../schema/Examples.ts"
+import { Access, Destructive, Examples } from "../Access.ts"
+import { IfMatch, MutationHeaders, mutationProblems, notModified, ReadConditions, receipt } from "../Headers.ts"
 import { CreatedAt, ETag, text, UpdatedAt } from "../schema/Fields.ts"
-import { MutationHeaders, mutationProblems, receipt } from "../Idempotency.ts"
 import { CampaignId, SegmentId, TemplateId } from "../schema/Ids.ts"
 import { page, pageQuery } from "../Page.ts"
 import {
@@ -24,8 +22,7 @@ import {
 import { JsonBody } from "../Requests.ts"
 import { CampaignAudience } from "./Audience.ts"
 import { getCampaign, listCampaigns } from "./Campaign.ts"
-import { CampaignCommand, CampaignCreate } from "./Commands.ts"
-import { describeMoves, type Operation, operations } from "./States.ts"
+import { CampaignCommand, CampaignCreate, describeMoves, type Operation, operations } from "./Commands.ts"
 
 /** A named list of clients that a campaign can select as its candidates. */
 export const Segment = Schema.Struct({

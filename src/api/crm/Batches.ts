@@ -2,8 +2,8 @@
 import { Schema } from "effect"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import { text } from "../schema/Fields.ts"
-import { faultDetail } from "../schema/Locations.ts"
-import { Changed, replayed, ResourceId } from "../Idempotency.ts"
+import { faultDetail } from "../schema/Faults.ts"
+import { Changed, replayed, ResourceId } from "../Headers.ts"
 import { ServiceUnavailable, ValidationFailed } from "../Problems.ts"
 import type { BodyLimits } from "../Requests.ts"
 

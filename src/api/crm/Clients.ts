@@ -4,15 +4,21 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access, Changing, Destructive } from "../Access.ts"
+import { Access, Changing, Destructive, Examples } from "../Access.ts"
 import { getClientAddresses, putClientAddresses } from "./Addresses.ts"
 import { batchBody, batchExample, batchOf, batchResults, identified } from "./Batches.ts"
-import { IfMatch, UpsertConditions, notModified, ReadConditions } from "../Conditions.ts"
-import { Examples } from "../schema/Examples.ts"
-import { CreatedAt, Email, ETag, Phone, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
-import { mutationProblems, receipt, RecordMutationHeaders, upsertReceipt } from "../Idempotency.ts"
+import {
+  IfMatch,
+  mutationProblems,
+  notModified,
+  ReadConditions,
+  receipt,
+  RecordMutationHeaders,
+  UpsertConditions,
+  upsertReceipt
+} from "../Headers.ts"
+import { CreatedAt, Email, ETag, Instant, Phone, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { ClientId, MemberId, OrganizationId } from "../schema/Ids.ts"
-import { Instant } from "../schema/Instant.ts"
 import { page, pageQuery } from "../Page.ts"
 import {
   ClientArchived,

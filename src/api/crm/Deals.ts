@@ -4,15 +4,31 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access, Changing } from "../Access.ts"
+import { Access, Changing, Examples } from "../Access.ts"
 import { batchBody, batchExample, batchOf, batchResults, identified } from "./Batches.ts"
-import { IfMatch, UpsertConditions, notModified, ReadConditions } from "../Conditions.ts"
+import {
+  IfMatch,
+  mutationProblems,
+  notModified,
+  ReadConditions,
+  receipt,
+  RecordMutationHeaders,
+  UpsertConditions,
+  upsertReceipt
+} from "../Headers.ts"
 import { Currency } from "./Currencies.ts"
-import { Examples } from "../schema/Examples.ts"
-import { AmountMinor, CalendarDate, CreatedAt, ETag, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
-import { mutationProblems, receipt, RecordMutationHeaders, upsertReceipt } from "../Idempotency.ts"
+import {
+  AmountMinor,
+  CalendarDate,
+  CreatedAt,
+  ETag,
+  Instant,
+  text,
+  Timestamp,
+  UpdatedAt,
+  Version
+} from "../schema/Fields.ts"
 import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId } from "../schema/Ids.ts"
-import { Instant } from "../schema/Instant.ts"
 import { page, pageQuery } from "../Page.ts"
 import {
   CursorInvalid,

@@ -2,9 +2,8 @@
 import { Effect, Schema, SchemaGetter, Struct } from "effect"
 import { Client, clientExample, clientFields } from "../crm/Clients.ts"
 import { Deal, dealExample, dealFields } from "../crm/Deals.ts"
-import { CreatedAt, text, Timestamp } from "../schema/Fields.ts"
+import { CreatedAt, Instant, text, Timestamp } from "../schema/Fields.ts"
 import { ClientId, DealId, EventId, InstallationId, MemberId, ProjectId, StageId, TaskId } from "../schema/Ids.ts"
-import { Instant } from "../schema/Instant.ts"
 
 /** The fields of tasks, with their types in commands, the project file and imports. */
 export const taskFields = {

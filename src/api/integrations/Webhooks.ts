@@ -4,11 +4,9 @@ import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
 import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
-import { Access, Destructive } from "../Access.ts"
-import { IfMatch } from "../Conditions.ts"
-import { Examples } from "../schema/Examples.ts"
+import { Access, Destructive, Examples } from "../Access.ts"
+import { Changed, IfMatch, MutationHeaders, mutationProblems, replayed, ResourceId } from "../Headers.ts"
 import { ETag, ExpectedVersion, text, Version } from "../schema/Fields.ts"
-import { Changed, MutationHeaders, mutationProblems, replayed, ResourceId } from "../Idempotency.ts"
 import { DeliveryId, InstallationId } from "../schema/Ids.ts"
 import {
   InstallationNotFound,

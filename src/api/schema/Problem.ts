@@ -16,7 +16,7 @@ interface Declaration<Detail, Members> {
   readonly detail: Detail
   /** The members beside `code` and those that RFC 9457 defines. */
   readonly members?: Members
-  /** Default: `detail` alone. `Document/Problems.ts` has the examples that depend on an operation. */
+  /** Default: `detail` alone. `document/Problems.ts` has the examples that depend on an operation. */
   readonly example?: (detail: Detail) => Example
 }
 

@@ -1,8 +1,7 @@
 /** The commands that change columns of a campaign. Each command has values to set and guards to check. */
 import { Data, DateTime, Option, Result } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { CommandOf } from "../../api/campaigns/Commands.ts"
-import type { Operation } from "../../api/campaigns/States.ts"
+import type { CommandOf, Operation } from "../../api/campaigns/Commands.ts"
 import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../../api/schema/Ids.ts"
 import { assignmentList, differ, patchList } from "../../sql/Columns.ts"
 import type { Mutation, Refusal } from "../../commands/Command.ts"

@@ -1,6 +1,6 @@
 /** What all commands on a campaign share: the lock of the campaign, the order of the guards, and the problems. */
 import type { SqlClient, Statement } from "effect/sql"
-import { commanded } from "../../api/campaigns/States.ts"
+import { commanded } from "../../api/campaigns/Commands.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import {
   CampaignNotFound,

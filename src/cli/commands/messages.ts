@@ -1,7 +1,7 @@
 /** `messages` and `campaigns`: lists them and carries out the actions of operators. */
 import { Effect, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
-import { campaignStatuses } from "../../api/campaigns/States.ts"
+import { campaignStatuses } from "../../api/campaigns/Commands.ts"
 import { messageStatuses } from "../../api/messaging/Messaging.ts"
 import { listCampaigns } from "../../campaigns/CampaignControl.ts"
 import { listMessages } from "../../messaging/Messages.ts"

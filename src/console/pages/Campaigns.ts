@@ -1,6 +1,6 @@
 /** The campaigns of a project, filtered by state, and the page of a campaign. */
 import { Effect } from "effect"
-import { campaignStatuses } from "../../api/campaigns/States.ts"
+import { campaignStatuses } from "../../api/campaigns/Commands.ts"
 import { listCampaigns, operationLabels, operationsOn } from "../../campaigns/CampaignControl.ts"
 import { details, type Listed, listFailed } from "../../campaigns/CampaignList.ts"
 import { plural } from "../../platform/Text.ts"

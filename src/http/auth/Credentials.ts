@@ -11,8 +11,14 @@ import { hash as oneShotHash, randomInt, timingSafeEqual } from "node:crypto"
 import { crc32 } from "node:zlib"
 import { KeyId, type MemberId, type ProjectId } from "../../api/schema/Ids.ts"
 import { SqlClient } from "effect/sql"
-import type { Module, Policy, Scope } from "../../api/Access.ts"
-import { type Bucket, defaultRateLimits, type RateLimit } from "../../api/Authentication.ts"
+import {
+  type Bucket,
+  defaultRateLimits,
+  type Module,
+  type Policy,
+  type RateLimit,
+  type Scope
+} from "../../api/Access.ts"
 import { ServiceUnavailable } from "../../api/Problems.ts"
 import { retryContended } from "../../sql/Database.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"

@@ -4,8 +4,7 @@
  * one Redis. Otherwise each process has its own buckets.
  */
 import { Clock, Context, Data, Duration, Effect, Layer, Metric, Option, Record, type Redacted } from "effect"
-import { policies, type Policy } from "../../api/Access.ts"
-import { type Bucket, Principal, type RateLimit } from "../../api/Authentication.ts"
+import { type Bucket, policies, type Policy, Principal, type RateLimit } from "../../api/Access.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { Settings } from "../../platform/Settings.ts"

@@ -2,7 +2,7 @@
 import { Data, type Duration, Effect, Redacted } from "effect"
 import { setTimeout } from "node:timers/promises"
 import { createClient, defineScript } from "redis"
-import type { RateLimit } from "../../api/Authentication.ts"
+import type { RateLimit } from "../../api/Access.ts"
 
 /** The answer of a store of buckets. */
 export interface Decision {

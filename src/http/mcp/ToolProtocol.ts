@@ -6,9 +6,14 @@ import { Context, Predicate, type Schema, SchemaAST } from "effect"
 import type { HttpServerResponse } from "effect/http"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { type BodyLimits, MaxBody } from "../../api/Requests.ts"
-import { membersOf, unknown } from "../../api/schema/Faults.ts"
-import { type LocatedFault, locationOf, maxFaults } from "../../api/schema/Locations.ts"
-import { unexpectedBody } from "../../api/schema/Shape.ts"
+import {
+  type LocatedFault,
+  locationOf,
+  maxFaults,
+  membersOf,
+  unexpectedBody,
+  unknown
+} from "../../api/schema/Faults.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/Text.ts"
 import { type Body, checkBody, excessOf } from "../path/JsonBody.ts"
 import type { Parts } from "../path/RequestShape.ts"

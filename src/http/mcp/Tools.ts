@@ -8,7 +8,7 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import * as OpenApi from "effect/http-api/OpenApi"
 import { Access, Changing, Destructive, type Policy } from "../../api/Access.ts"
 import { Api } from "../../api/Api.ts"
-import { completeDocument, withoutNull } from "../../api/Document.ts"
+import { completeDocument, withoutNull } from "../../api/document/Document.ts"
 import type { Credential } from "../auth/Credentials.ts"
 import { refusalOf } from "../path/Middleware.ts"
 

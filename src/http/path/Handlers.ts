@@ -4,7 +4,8 @@
  */
 import { Context, Effect, type Fiber, Layer, Predicate, Scope } from "effect"
 import { type HttpServerRequest, HttpServerResponse } from "effect/http"
-import { Authentication, Principal } from "../../api/Authentication.ts"
+import { Authentication, JsonBody, Operation, RequestShape } from "../../api/Requests.ts"
+import { Principal } from "../../api/Access.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { anyVersion, type Command, command, type Outcome, versionsOf } from "../../commands/Command.ts"
 import type { Page } from "../pages/Pages.ts"
@@ -15,7 +16,6 @@ import { CurrentRequest } from "../../platform/CurrentRequest.ts"
 import * as HttpApi from "effect/http-api/HttpApi"
 import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { Api } from "../../api/Api.ts"
-import { JsonBody, Operation, RequestShape } from "../../api/Requests.ts"
 
 export const pageHandler =
   <Request extends { readonly request: HttpServerRequest.HttpServerRequest }, Item, E, R>(

@@ -7,7 +7,7 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { ByteSize, Effect, Layer } from "effect"
 import { HttpServerRequest } from "effect/http"
 import type { Readable } from "node:stream"
-import { type LocatedFault, locationOf, maxFaults } from "../../api/schema/Locations.ts"
+import { type LocatedFault, locationOf, maxFaults } from "../../api/schema/Faults.ts"
 import { BodyTooLarge, MalformedJson, UnsupportedMediaType, ValidationFailed } from "../../api/Problems.ts"
 import { type BodyLimits, usualBody } from "../../api/Requests.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/Text.ts"

@@ -4,7 +4,7 @@ import { HttpServerResponse } from "effect/http"
 import { Internal, ProviderOutcomeUnknown, ValidationFailed } from "../../api/Problems.ts"
 import type { CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { ProjectLocked } from "../../sql/Database.ts"
-import { faultDetail } from "../../api/schema/Locations.ts"
+import { faultDetail } from "../../api/schema/Faults.ts"
 import { redactSecrets } from "../../platform/Text.ts"
 
 /** The headers that a problem adds to its answer, by the problem's code. */

@@ -10,8 +10,16 @@ import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { HttpApiSchemaError } from "effect/http-api/HttpApiError"
 import { JsonBody, MaxBody, RequestShape } from "../../api/Requests.ts"
 import { ValidationFailed } from "../../api/Problems.ts"
-import { faultDetail, groupFaults, type LocatedFault } from "../../api/schema/Locations.ts"
-import { faultsOfBody, faultsOfSlot, strict, unexpectedBody, unknownMembers } from "../../api/schema/Shape.ts"
+import {
+  faultDetail,
+  faultsOfBody,
+  faultsOfSlot,
+  groupFaults,
+  type LocatedFault,
+  strict,
+  unexpectedBody,
+  unknownMembers
+} from "../../api/schema/Faults.ts"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
 import { isUnsafe, unsafeMessage } from "../../platform/Text.ts"
 import { type Body, checkBody, readBody } from "./JsonBody.ts"

@@ -4,8 +4,7 @@ import { clientFields } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"
 import { noteFields } from "../../api/crm/Notes.ts"
 import { taskFields } from "../../api/integrations/Events.ts"
-import { text } from "../../api/schema/Fields.ts"
-import { Instant } from "../../api/schema/Instant.ts"
+import { Instant, text } from "../../api/schema/Fields.ts"
 import type { EntityType } from "../../api/integrations/Preview.ts"
 
 const { amountMinor, currency, expectedCloseDate, title } = dealFields

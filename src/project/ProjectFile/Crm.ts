@@ -4,7 +4,7 @@ import { clientFields } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"
 import { taskFields } from "../../api/integrations/Events.ts"
 import { ratingFields, TicketStatus } from "../../api/crm/Tickets.ts"
-import { Email, text } from "../../api/schema/Fields.ts"
+import { Email, Instant, text } from "../../api/schema/Fields.ts"
 import {
   ClientId,
   DealId,
@@ -15,7 +15,6 @@ import {
   TaskId,
   TicketId
 } from "../../api/schema/Ids.ts"
-import { Instant } from "../../api/schema/Instant.ts"
 import { count, id, isVisible, name, optional } from "./Parts.ts"
 
 export const Member = Schema.Struct({

@@ -1,11 +1,10 @@
 /** Problems in the OpenAPI document: their wire form, meaning, remedy and examples. */
 import { Predicate } from "effect"
 import type * as OpenApi from "effect/http-api/OpenApi"
-import type { Access } from "../Access.ts"
-import { defaultRateLimits } from "../Authentication.ts"
+import { type Access, defaultRateLimits } from "../Access.ts"
 import * as Problems from "../Problems.ts"
 import type { BodyLimits } from "../Requests.ts"
-import { faultDetail } from "../schema/Locations.ts"
+import { faultDetail } from "../schema/Faults.ts"
 import type { Example } from "../schema/Problem.ts"
 
 /** The descriptions of `code` and of the members of RFC 9457. */
