@@ -9,7 +9,7 @@ export const api = [
   fields("(?=.{3,254}$)", ""),
   fields("[0-9]{1,14}$", "[0-9]{1,15}$"),
   mutating("api/Page.ts", "contract/Walk.fields")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
-  mutating("api/crm/Currencies.ts", "contract/Walk.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
+  mutating("api/schema/Fields.ts", "contract/Walk.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
   mutating("api/schema/Ids.ts", "contract/Walk.fields")("text(1, 160)", "text(1, 161)"),
   mutating("api/schema/Faults.ts", "contract/Campaigns")("JsonPointer.escapeToken(cut", "String(cut"),
   mutating("api/schema/Fields.ts", "project/ProjectFile")("(?!0000)", ""),

@@ -16,11 +16,11 @@ import {
   UpsertConditions,
   upsertReceipt
 } from "../Headers.ts"
-import { Currency } from "./Currencies.ts"
 import {
   AmountMinor,
   CalendarDate,
   CreatedAt,
+  Currency,
   ETag,
   Instant,
   text,
