@@ -13,6 +13,6 @@ enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/developer-api",
 
 // Imported dynamically, because static imports would be loaded before the cache is enabled.
 const { run } = await import("./cli/Runner.ts")
-const { serveAs } = await import("./cli/commands/serve.ts")
+const { serveAs } = await import("./cli/Commands.ts")
 
 run(serveAs("npm start --"))

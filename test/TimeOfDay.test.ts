@@ -15,7 +15,7 @@ const reads =
 /** The number of uses in each file, and their reason. */
 const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>> = {
   "cli/commands/listen.ts": [1, "printed"],
-  "cli/commands/token.ts": [1, "an expiry that is stored"],
+  "cli/commands/access.ts": [1, "an expiry that is stored"],
   "client/Attempts.ts": [1, "compared with the date of Retry-After"],
   "client/Webhooks.ts": [1, "compared with the time of a signature"],
   "integrations/deliveries/Deliveries.ts": [1, "stored"],
@@ -26,7 +26,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "integrations/TestEvents.ts": [1, "the time of an event, which is signed"],
   "integrations/Webhooks.ts": [1, "a cache whose entries do not expire"],
   "messaging/providers/ChannelLimits.ts": [1, "by the clock whose time of day is monotonic"],
-  "messaging/providers/Connectors/Call.ts": [1, "compared with the date of Retry-After"],
+  "messaging/providers/Connectors/Connector.ts": [1, "compared with the date of Retry-After"],
   "messaging/providers/Connectors/Http.ts": [1, "signed"],
   "work/Retention.ts": [1, "compared with stored times"],
   "platform/MonotonicTime.ts": [4, "the clock whose time of day is monotonic"],

@@ -9,11 +9,11 @@ import { mutate, Mutations } from "../commands/Mutations.ts"
 import { eventContext, type EventContext } from "../outbox/Outbox.ts"
 import { Refused, requireProject } from "../operators/Refusals.ts"
 import { isCreatedIn, listing, type RangeByAge, showing } from "../operators/Search.ts"
-import { details, list, type Listed } from "./CampaignList.ts"
+import { details, list, type Listed } from "./Campaigns.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
 import { stepOf } from "../api/schema/States.ts"
 import { recipients } from "./Runner/Recipients.ts"
-import { commandOn, stateAfter } from "./Campaigns/Target.ts"
+import { commandOn, stateAfter } from "./Campaigns/Commands.ts"
 
 const operations = ["pause", "resume", "cancel", "retry_failed"] as const
 export type Operation = (typeof operations)[number]

@@ -11,8 +11,7 @@ import {
   recordHandlerWith,
   withoutEncoding
 } from "../http/path/Handlers.ts"
-import { makeCampaigns } from "./Campaigns.ts"
-import { makeListSegments, makeListTemplates } from "./Directory.ts"
+import { makeCampaigns, makeListSegments, makeListTemplates } from "./Campaigns.ts"
 
 export const handlers = groupOf(
   Effect.all({ segments: makeListSegments, templates: makeListTemplates, campaigns: makeCampaigns }),

@@ -20,7 +20,7 @@ import { isClosed, type State } from "../platform/Moves.ts"
 import { ProjectUnknown } from "../operators/Refusals.ts"
 import type { SealedTable } from "../secrets/SealedValues.ts"
 import { removeProject } from "../project/Offboarding.ts"
-import { check } from "./Checks.ts"
+import { check, verify } from "./Checks.ts"
 import { fence, lift, limited, olderEnded, rest } from "./Fence.ts"
 import * as Replication from "./Replication.ts"
 import {
@@ -36,7 +36,6 @@ import {
   type Sides,
   step
 } from "./Sides.ts"
-import { verify } from "./Verify.ts"
 
 export interface Moved {
   readonly projectId: ProjectId

@@ -7,10 +7,13 @@
  * and checks no foreign keys at the target, because the source has done both. Tables without `project_id`, sequences and rate
  * limits are not copied.
  */
-import { Duration, Effect, Predicate, Redacted, Schedule } from "effect"
+import { Duration, Effect, Layer, Metric, Predicate, Redacted, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { tablesOf } from "../project/Offboarding.ts"
-import { Lost, reasonOf, refused, type Sides } from "./Sides.ts"
+import { Lost, nameOf, reasonOf, refused, type Sides } from "./Sides.ts"
+import { forkPeriodic } from "../work/Supervisor.ts"
+import { MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { untraced } from "../telemetry/Spans.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -150,3 +153,37 @@ const dropSlots = (source: Sql, pattern: string) =>
   source`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE ${pattern}`.pipe(
     Effect.retry({ schedule: Schedule.spaced(Duration.millis(200)), times: 50 })
   )
+
+const measureEvery = Duration.seconds(15)
+
+const idle = Metric.gauge("move_slots_idle", {
+  description: "Replication slots of moves that no target reads: they keep the log of the database"
+})
+
+interface Slot {
+  /** The project that is being moved; null for a slot that belongs to no move. */
+  readonly projectId: string | null
+  readonly slot: string
+  readonly active: boolean
+  /** Bytes of the log that PostgreSQL keeps for the slot. */
+  readonly keeps: number
+}
+
+/** Lists the replication slots of moves. */
+export const slots = (sql: Sql) => sql<Slot>`
+  SELECT slot_name AS slot, active, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn)::float8 AS keeps,
+    (SELECT project_id FROM projects WHERE move_state IS NOT NULL AND slot_name = ${nameOf(sql, sql`project_id`)}) AS "projectId"
+  FROM pg_replication_slots
+  WHERE slot_name LIKE 'move\\_%' AND database = current_database() ORDER BY slot_name`
+
+/** Measures the slots that no target reads: PostgreSQL keeps its log for such a slot until the disk is full. */
+export const slotMetrics = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    if (!(yield* MetricsEnabled)) return
+    const measure = Effect.flatMap(slots(sql), (found) =>
+      Metric.update(idle, found.filter(({ active }) => !active).length)
+    )
+    yield* forkPeriodic("move slots", { interval: measureEvery }, untraced(measure))
+  })
+)

@@ -2,15 +2,20 @@
  * Opens the two databases of a move, locks the project in both against other runs, and reads and changes the state of the move.
  */
 import { Context, Data, Duration, Effect, Layer, type Redacted, Schedule } from "effect"
-import { SqlClient, SqlError } from "effect/sql"
+import { SqlClient, SqlError, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { startsOf, targetOf } from "../api/schema/States.ts"
 import { clients, DatabaseUrl } from "../sql/Connections.ts"
 import { isUnavailable } from "../sql/Database.ts"
 import { type Move, moves, type State } from "../platform/Moves.ts"
-import { nameOf } from "./MoveSlots.ts"
 
 type Sql = SqlClient.SqlClient
+
+/**
+ * A SQL expression for the name that the publication, the subscription and the slot of a project have in common. It contains a
+ * hash of the project's id, because an id may contain characters that a slot name may not.
+ */
+export const nameOf = (sql: Sql, projectId: Statement.Fragment): Statement.Fragment => sql`'move_' || md5(${projectId})`
 
 /** A move can't begin or go on; the faults say what to do. */
 class MoveRefused extends Data.TaggedError("MoveRefused")<{ readonly faults: ReadonlyArray<string> }> {

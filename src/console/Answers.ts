@@ -1,14 +1,15 @@
-/** Responses that are not pages of their own: confirmations and results of actions, and errors. */
+/** Responses that are not pages of the database: confirmations and results of actions, errors, and the sign-in. */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { faultsOf } from "../api/schema/Faults.ts"
 import { Instant } from "../api/schema/Fields.ts"
-import type { OperatorSessions, Session } from "../http/auth/OperatorSessions.ts"
-import { type Action, type ActionName, actions, newOnce } from "../project/Actions.ts"
+import { type OperatorSessions, type Session, signInPath } from "../http/auth/OperatorSessions.ts"
+import { type Action, newOnce } from "../project/Action.ts"
+import { type ActionName, actions } from "../project/Actions.ts"
 import { action as submit, block, html, instantOf } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
-import { recordPage } from "./Records.ts"
+import { recordPage } from "./Page.ts"
 
 export const errorPage = (title: string, message: string, status: number, session?: Session) =>
   pageResponse({ title, session }, [html`<p>${message}</p>`], status)
@@ -80,3 +81,24 @@ export const actionResponse = ({ form, name, notify, session }: Parts) => {
     )
   )
 }
+
+export const signInPage = pageResponse(
+  { title: "Sign in" },
+  [
+    html`<p>This is the operators' console. To sign in, run this command on the host of the service</p>`,
+    html`<pre>npm run --silent cli -- console</pre>`,
+    html`<p>and open the link that it prints. It works once, for 10 minutes.</p>`
+  ],
+  401
+)
+
+/**
+ * The page of a sign-in link. Only its button redeems the link. Loading the page changes nothing, because software that previews
+ * links may load it.
+ */
+export const linkPage = (code: string) =>
+  pageResponse({ title: "Sign in" }, [
+    html`<form method="post" action="${signInPath}">
+      <input type="hidden" name="code" value="${code}" /><button>Sign in</button>
+    </form>`
+  ])

@@ -4,7 +4,7 @@ import { line } from "d3-shape"
 import { Effect, Record } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { read, type Slice, slicesOf } from "../integrations/deliveries/AttemptMinutes.ts"
+import { readAttempts, type Slice, slicesOf } from "../integrations/deliveries/DeliveryMetrics.ts"
 import { plural } from "../platform/Text.ts"
 import { type Html, html, link, table } from "./Html.ts"
 import { choiceOf, type PageRequest } from "./Page.ts"
@@ -30,7 +30,7 @@ export const attemptCharts = Effect.fnUntraced(function* (
 ) {
   const period = (yield* choiceOf(request, "period", names)) ?? "1 hour"
   const { minutes, slices } = periods[period]
-  const counted = yield* read(sql, projectId, periods[period])
+  const counted = yield* readAttempts(sql, projectId, periods[period])
   const links = names.map((name) =>
     name === period ? html`<strong>${name}</strong>` : link(request.path, { project: projectId, period: name }, name)
   )

@@ -1,10 +1,10 @@
-/** The request and the content of pages, and the transaction that reads the content. */
+/** The request and the content of pages, the transaction that reads the content, and the addresses of the pages of records. */
 import { Data, Effect, Option, Schema } from "effect"
 import { type SqlClient, SqlError } from "effect/sql"
 import { Instant } from "../api/schema/Fields.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { keyed } from "../platform/Pools.ts"
-import { type LookupStatement, lookupOne } from "../sql/Lookups.ts"
+import { lookupOne, type LookupStatement } from "../sql/Lookups.ts"
 import { type Found, type RangeByAge, scanLimit } from "../operators/Search.ts"
 import { Settings } from "../platform/Settings.ts"
 import { spanOf } from "../telemetry/Spans.ts"
@@ -13,14 +13,16 @@ import {
   type Columns,
   hiddenFields,
   href,
-  type Html,
   html,
+  type Html,
+  idOf,
   instantOf,
   table,
   type Time,
   timeInput,
   timeSince
 } from "./Html.ts"
+import type { Kind } from "../project/History.ts"
 
 export const pageSize = 50
 
@@ -51,7 +53,7 @@ export interface PageRequest {
   readonly session: Session
 }
 
-export interface Project {
+interface Project {
   readonly id: ProjectId
   readonly name: string
 }
@@ -160,7 +162,7 @@ export const choiceOf = <Choice extends string>(request: PageRequest, name: stri
 
 const instant = Schema.decodeUnknownEffect(Instant)
 
-export const timeOf = (request: PageRequest, name: string) => {
+const timeOf = (request: PageRequest, name: string) => {
   const text = textOf(request, name)
   return text === null
     ? Effect.succeed(null)
@@ -201,3 +203,31 @@ export const inReadTransaction = <A, E, R>(sql: SqlClient.SqlClient, effect: Eff
       effect
     )
   )
+
+interface RecordName {
+  readonly id: string
+  readonly projectId: string
+}
+
+const pages: Readonly<Partial<{ readonly [K in Kind]: (record: RecordName) => string }>> = {
+  project: ({ id }) => href("/console/project", { project: id }),
+  delivery: ({ id, projectId: project }) => href("/console/delivery", { project, id }),
+  message: ({ id, projectId: project }) => href("/console/message", { project, id }),
+  campaign: ({ id, projectId: project }) => href("/console/campaign", { project, id }),
+  installation: ({ id, projectId: project }) => href("/console/webhook", { project, installation: id }),
+  replay: ({ projectId: project }) => href("/console/replays", { project }),
+  key: ({ projectId: project }) => href("/console/keys", { project })
+}
+
+/** Returns the page that shows a record: that of its kind, otherwise its history. */
+export const recordPage = (kind: Kind, record: RecordName) => pages[kind]?.(record) ?? historyPage(kind, record)
+
+const historyPage = (kind: Kind, { id, projectId: project }: RecordName) =>
+  href("/console/history", { project, kind, id })
+
+/** The id of a record as a link to its page. */
+export const recordLink = (kind: Kind, projectId: string, id: string | null) =>
+  id === null ? null : html`<a href="${recordPage(kind, { projectId, id })}">${idOf(id)}</a>`
+
+export const historyLink = (kind: Kind, record: RecordName) =>
+  html`<a href="${historyPage(kind, record)}">Commands and actions</a>`

@@ -5,7 +5,7 @@
 import { Marked, type Token, type Tokens } from "marked"
 import { createHash } from "node:crypto"
 import { style as consoleStyle } from "../console/Style.ts"
-import { html } from "../console/Template.ts"
+import { html } from "../console/Html.ts"
 import type { Fixed } from "./FixedAnswer.ts"
 
 const style = `${consoleStyle}

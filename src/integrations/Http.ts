@@ -13,7 +13,7 @@ import {
   withoutEncoding
 } from "../http/path/Handlers.ts"
 import { Preview } from "./imports/Preview.ts"
-import { makeListInstallations } from "./Installations.ts"
+import { makeListInstallations } from "./endpoints/WebhookList.ts"
 import { makeWebhookReads, makeWebhooks, type WebhookOutcome } from "./Webhooks.ts"
 
 export const installations = groupOf(makeListInstallations, (list) =>

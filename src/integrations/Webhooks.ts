@@ -22,16 +22,14 @@ import { newSecret } from "../secrets/StandardWebhooks.ts"
 import { endpointFault, networksOf } from "./endpoints/Addresses.ts"
 import { configure, rotate } from "./Webhooks/Repo.ts"
 import { retry } from "./deliveries/Deliveries.ts"
-import { replay } from "./deliveries/Replays/Commands.ts"
+import { details as replayDetails, replay } from "./deliveries/Replays.ts"
 import { currentSecret, noHeaders, sealHeaders, secretOwner, type StoredHeaders } from "./endpoints/WebhookSecrets.ts"
-import * as Installations from "./Installations.ts"
+import * as WebhookList from "./endpoints/WebhookList.ts"
 import { makeSendTest, resume, target } from "./TestEvents.ts"
 import type { Delivery, DeliveryDetails } from "../api/integrations/Deliveries.ts"
 import { lookupBy } from "../sql/Lookups.ts"
 import { type PageQuery, Pages } from "../http/pages/Pages.ts"
 import * as DeliveryList from "./deliveries/DeliveryList.ts"
-import * as ReplayList from "./deliveries/Replays/List.ts"
-import * as WebhookList from "./endpoints/WebhookList.ts"
 
 /** The outcome of a command. `returned` is the signing secret; null if the command is repeated. */
 export type WebhookOutcome = Outcome<Redacted.Redacted>
@@ -135,7 +133,7 @@ export const makeWebhooks = Effect.gen(function* () {
     test: Effect.fnUntraced(function* (projectId: ProjectId, id: InstallationId) {
       const [webhook] = yield* statement(target(sql, projectId, id))
       if (webhook === undefined) {
-        const exists = yield* statement(Installations.exists(sql, projectId, id))
+        const exists = yield* statement(WebhookList.installationExists(sql, projectId, id))
         return yield* exists ? new WebhookStateConflict() : new InstallationNotFound()
       }
       const { answer, isSuccess } = yield* sendTest(projectId, webhook)
@@ -172,11 +170,11 @@ export const makeWebhookReads = Effect.gen(function* () {
   const pages = yield* Pages
   const findWebhook = lookupBy(sql, WebhookList.details(sql))
   const findDelivery = lookupBy(sql, DeliveryList.details(sql))
-  const findReplay = lookupBy(sql, ReplayList.details(sql))
+  const findReplay = lookupBy(sql, replayDetails(sql))
 
   /** Called only after a read has found nothing, so most requests need one statement. */
   const requireInstallation = (projectId: ProjectId, id: InstallationId) =>
-    Effect.flatMap(statement(Installations.exists(sql, projectId, id)), (exists) =>
+    Effect.flatMap(statement(WebhookList.installationExists(sql, projectId, id)), (exists) =>
       exists ? Effect.void : Effect.fail(new InstallationNotFound())
     )
 

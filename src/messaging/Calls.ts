@@ -1,6 +1,22 @@
-/** Provider calls. An attempt calls its provider once. The outcome is recorded even if the caller is interrupted. */
-import { Clock, Context, Duration, Effect, Fiber, FiberSet, identity, Layer, Option, Schedule } from "effect"
-import { SqlClient } from "effect/sql"
+/**
+ * Provider calls. An attempt calls its provider once. The outcome is recorded even if the caller is interrupted. The metrics of attempts
+ * include the messages of campaigns; those of the queue do not.
+ */
+import {
+  Clock,
+  Context,
+  Duration,
+  Effect,
+  Fiber,
+  FiberSet,
+  identity,
+  Layer,
+  Metric,
+  Option,
+  Record,
+  Schedule
+} from "effect"
+import { SqlClient, type Statement } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { coalesce } from "../sql/Batches.ts"
 import { withOwnTime } from "../platform/CurrentRequest.ts"
@@ -10,11 +26,13 @@ import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { Settings } from "../platform/Settings.ts"
 import { spanOf } from "../telemetry/Spans.ts"
 import type { Outcome } from "./providers/Outcomes.ts"
-import * as Metrics from "./MessageMetrics.ts"
-import { type Attempt, type Attempted, record } from "./Messages/Attempts.ts"
+import { type Attempt, type Attempted, record } from "./Attempts.ts"
 import type { Message } from "./Messages/Record.ts"
-import { resultOf } from "./RetrySchedule.ts"
-import { outcomes, Providers } from "./providers/Providers.ts"
+import { messages, resultOf } from "./Messages/States.ts"
+import { outcomes, Providers } from "./providers/Connectors.ts"
+import { type ProviderType, providerTypes } from "../api/messaging/Messaging.ts"
+import { isAwake } from "../platform/Moves.ts"
+import { atZero, MetricsEnabled } from "../telemetry/Telemetry.ts"
 
 /** The message after the attempt; none if another process or an operator has already ended the attempt. */
 type Recorded = Option.Option<Message>
@@ -85,7 +103,7 @@ export class Calls extends Context.Service<
         outcome: Outcome
       ): Effect.fn.Return<Recorded, ServiceUnavailable> {
         const result = resultOf(attempt, outcome)
-        yield* Metrics.count(attempt.providerType, result.on)
+        yield* count(attempt.providerType, result.on)
         const once = recordOnce({ attempt, result })
         return yield* once.pipe(
           Effect.retry({ while: isLocked, ...lockedRetries }),
@@ -153,3 +171,42 @@ export class Calls extends Context.Service<
 }
 
 const nameOf = (projectId: string, messageId: string) => JSON.stringify([projectId, messageId])
+
+const attempts = Metric.counter("message_attempts_total", {
+  description: "Attempts to send messages, by outcome",
+  incremental: true
+})
+
+const counted = Record.keys(messages.moves).filter((move) => !move.startsWith("settled"))
+
+/** Creates every series of the counter. */
+export const metrics = Layer.effectDiscard(
+  atZero(
+    providerTypes.flatMap((provider) =>
+      counted.map((outcome) => Metric.withAttributes(attempts, { provider, outcome }))
+    )
+  )
+)
+
+const count = (provider: ProviderType, outcome: string) =>
+  Effect.flatMap(MetricsEnabled, (measured) =>
+    measured ? Metric.update(Metric.withAttributes(attempts, { provider, outcome }), 1) : Effect.void
+  )
+
+const depth = Metric.gauge("message_queue_depth", {
+  description: "Messages of conversations that wait for another attempt, due or not"
+})
+
+const oldest = Metric.gauge("message_oldest_due_seconds", {
+  description: "For how long the oldest due message has waited"
+})
+
+/** Measures the messages of conversations that wait. */
+export const measureQueue = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Statement.Fragment) {
+  const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
+    SELECT count(*)::int AS depth,
+      greatest(0, coalesce(extract(epoch FROM ${now} - min(available_at)), 0))::float8 AS seconds
+    FROM messages WHERE available_at IS NOT NULL AND NOT attempting AND ${isAwake(sql, "project_id")}`
+  yield* Metric.update(depth, queue?.depth ?? 0)
+  yield* Metric.update(oldest, queue?.seconds ?? 0)
+})

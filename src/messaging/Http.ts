@@ -9,8 +9,7 @@ import { ProjectMismatch, ProviderConflict, ProviderOutcomeUnknown } from "../ap
 import { command } from "../commands/Command.ts"
 import { addAnswerHeaders } from "../platform/CurrentRequest.ts"
 import { groupOf, pageAnswer, replayHeader, withoutEncoding } from "../http/path/Handlers.ts"
-import { makeGetReceipt, makeSend, receiptOf, type Sent } from "./Sending.ts"
-import { makeListConversations, makeSources } from "./Conversations.ts"
+import { makeGetReceipt, makeListConversations, makeSend, makeSources, receiptOf, type Sent } from "./Conversations.ts"
 
 const inProject = <A, E, R>(
   expected: string | undefined,

@@ -3,7 +3,7 @@
  * processes. Any number of processes may run this loop. `Messages/States.ts` has the states of a message and the moves between
  * them. A source returns leased attempts:
  *
- *   due messages        this loop claims messages of conversations whose next attempt is due (`Messages/Attempts.ts`)
+ *   due messages        this loop claims messages of conversations whose next attempt is due (`Attempts.ts`)
  *   campaigns           the runner releases recipients at the pace of their campaigns (`campaigns/Runner.ts`)
  *        │
  *   taken ── its time ── circuit closed ──▶ called, outcome recorded
@@ -25,23 +25,20 @@
 import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
+import { MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { untraced } from "../telemetry/Spans.ts"
 import { forkPeriodic, Supervisor } from "../work/Supervisor.ts"
 import { Worker } from "../work/Worker.ts"
 import { databaseNow } from "../sql/DatabaseClock.ts"
 import { statement } from "../sql/Database.ts"
-import { MetricsEnabled } from "../telemetry/Telemetry.ts"
-import { untraced } from "../telemetry/Spans.ts"
-import { Calls, type Guard } from "./Calls.ts"
+import { Calls, type Guard, measureQueue } from "./Calls.ts"
 import * as ChannelLimits from "./providers/ChannelLimits.ts"
-import { type Claim, claim, endLeasesOfDead, type Terms } from "./Messages/Attempts.ts"
-import * as Metrics from "./MessageMetrics.ts"
+import { claim, type Claim, endLeasesOfDead, type Terms } from "./Attempts.ts"
 
 const claimEvery = Duration.millis(250)
 const takeoverEvery = Duration.millis(500)
 const measureEvery = Duration.seconds(15)
 const stalledAfter = Duration.seconds(30)
-
-export type { Claim as ReleasedMessage, Terms as MessageTerms } from "./Messages/Attempts.ts"
 
 type Source = (terms: Terms) => Effect.Effect<ReadonlyArray<Claim>, SqlError.SqlError>
 
@@ -115,7 +112,7 @@ export class MessageLoop extends Context.Service<
       yield* forkPeriodic("message claims", { interval: claimEvery, stalledAfter }, due)
       yield* forkPeriodic("message takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
       if (yield* MetricsEnabled) {
-        const measure = Effect.flatMap(clock, (now) => untraced(Metrics.gauge(sql, now)))
+        const measure = Effect.flatMap(clock, (now) => untraced(measureQueue(sql, now)))
         yield* forkPeriodic("message metrics", { interval: measureEvery }, measure)
       }
       // This finalizer is added last, so it runs first. From then on, messages that a statement in progress claims are given

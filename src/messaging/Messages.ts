@@ -1,14 +1,161 @@
-/** The commands with which operators list, open and settle messages (contract §13). */
+/** The messages that operators see, and the commands with which they list, open and settle them (contract §13). */
 import { DateTime, Effect } from "effect"
-import { SqlClient } from "effect/sql"
-import type { ProjectId } from "../api/schema/Ids.ts"
-import type { MessageStatus } from "../api/messaging/Messaging.ts"
+import { SqlClient, type SqlError } from "effect/sql"
+import type { CampaignId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
+import { type MessageAttempt, type MessageStatus, messageStatuses } from "../api/messaging/Messaging.ts"
 import { Operator, recordAction } from "../operators/Audit.ts"
 import { lacks, Refused, requireProject, servedProject } from "../operators/Refusals.ts"
-import { complete, type RangeByAge, showing } from "../operators/Search.ts"
-import { details, exists, type Filter, find } from "./MessageList.ts"
+import { complete, type Found, foundOf, isCreatedIn, type RangeByAge, scanLimit, showing } from "../operators/Search.ts"
 import { endedLog } from "./Messages/Record.ts"
 import { after, attemptAfter, before, type Move } from "./Messages/States.ts"
+import { selectList } from "../sql/Columns.ts"
+import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
+
+interface Listed {
+  readonly messageId: MessageId
+  /** Null for a message of a campaign. */
+  readonly conversationId: ConversationId | null
+  readonly deliveryStatus: MessageStatus
+  readonly attempts: number
+  /** The display names of the client and the channel. */
+  readonly client: string | null
+  readonly channel: string
+  readonly createdAt: string
+}
+
+const columns = `${selectList(
+  {
+    messageId: "id",
+    conversationId: "conversation_id",
+    deliveryStatus: "status",
+    attempts: "attempts",
+    createdAt: ["created_at", "timestamptz"]
+  },
+  "found"
+)}, (
+    SELECT display_name FROM clients
+    WHERE clients.project_id = found.project_id AND clients.id = CASE WHEN conversation_id IS NULL THEN (
+      SELECT client_id FROM campaign_recipients AS recipient
+      WHERE recipient.project_id = found.project_id AND recipient.audience_id = found.audience_id
+        AND recipient.position = found.position
+    ) ELSE (
+      SELECT client_id FROM conversations
+      WHERE conversations.project_id = found.project_id AND conversations.id = found.conversation_id
+    ) END
+  ) AS client, (
+    SELECT display_name FROM channels WHERE channels.project_id = found.project_id AND channels.id = found.channel_id
+  ) AS channel`
+
+/**
+ * A SQL condition: the outcome of a message is unknown and no attempt follows, so an operator must settle it. For a campaign's
+ * message, attempts may follow while its recipient is pending or sending and the campaign is not cancelled. The other states are
+ * named, so that the recipient is looked up by its key: the index of open recipients would be read from its start.
+ */
+export const needsDecision = `messages.status = 'unknown' AND messages.available_at IS NULL
+  AND (messages.campaign_id IS NULL OR NOT EXISTS (
+    SELECT FROM campaign_recipients AS recipient
+      JOIN campaigns ON campaigns.project_id = recipient.project_id AND campaigns.id = messages.campaign_id
+    WHERE campaigns.status <> 'cancelled' AND recipient.project_id = messages.project_id
+      AND recipient.audience_id = messages.audience_id AND recipient.position = messages.position
+      AND recipient.status NOT IN ('sent', 'failed', 'unknown', 'skipped')
+  ))`
+
+export const messageFilters = [...messageStatuses, "needs decision"] as const
+type MessageFilter = (typeof messageFilters)[number]
+
+interface Filter {
+  readonly status: MessageFilter | null
+  /** The error code of the last attempt. */
+  readonly error: string | null
+  readonly campaignId: string | null
+  readonly channelId: string | null
+}
+
+interface Message extends Listed {
+  readonly lastErrorCode: string | null
+}
+
+type Row = (Message | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
+
+/**
+ * Finds a page of messages, newest first. With a filter, examines at most `scanLimit` messages of the range. For `unknown` and `needs
+ * decision`, these are only messages of unknown outcome.
+ */
+export const find = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId,
+  { campaignId, channelId, error, status }: Filter,
+  range: RangeByAge
+): Effect.Effect<Found<Message>, SqlError.SqlError> => {
+  const { limit } = range
+  const isUnknown = status === "unknown" || status === "needs decision"
+  const isFiltered = [campaignId, channelId, error, status].some((chosen) => chosen !== null)
+  return sql<Row>`
+    WITH scanned AS MATERIALIZED (
+      SELECT project_id, id, conversation_id, campaign_id, audience_id, position, channel_id, status, attempts, available_at, created_at,
+        attempt_log -> -1 ->> 'errorCode' AS error_code
+      FROM messages WHERE project_id = ${projectId} AND ${isCreatedIn(sql, "messages", projectId, range)} ${sql.literal(isUnknown ? "AND status = 'unknown'" : "")}
+      ORDER BY created_at DESC, id DESC LIMIT ${isFiltered ? scanLimit : limit + 1}::int
+    ),
+    found AS (
+      SELECT * FROM scanned AS messages
+      WHERE ${status === "needs decision" ? sql.literal(needsDecision) : sql`(${status}::text IS NULL OR status = ${status})`}
+        AND (${error}::text IS NULL OR error_code = ${error}) AND (${campaignId}::text IS NULL OR campaign_id = ${campaignId})
+        AND (${channelId}::text IS NULL OR channel_id = ${channelId})
+      ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}::int
+    ),
+    bound AS (
+      SELECT count(*)::int AS scanned, (SELECT id FROM scanned ORDER BY created_at, id LIMIT 1) AS last FROM scanned
+    )
+    SELECT ${sql.literal(columns)}, found.error_code AS "lastErrorCode", bound.last, bound.scanned FROM bound LEFT JOIN found ON true
+    ORDER BY found.created_at DESC, found.id DESC`.pipe(
+    Effect.map((rows) => {
+      const found = rows.flatMap((row) => {
+        if (row.messageId === null) return []
+        const { last: _, scanned: __, ...message } = row
+        return [message]
+      })
+      const [bound = { last: null, scanned: 0 }] = rows
+      return foundOf(found, limit, ({ messageId }) => messageId, bound)
+    })
+  )
+}
+
+interface Details extends Listed {
+  readonly id: MessageId
+  /** Null for a message of a conversation. */
+  readonly campaignId: CampaignId | null
+  readonly updatedAt: string
+  readonly traceparent: string
+  /** With what the provider answered instead of accepting, for operators. */
+  readonly log: ReadonlyArray<MessageAttempt & { readonly reason?: string }>
+}
+
+const moreColumns = selectList(
+  {
+    id: "id",
+    campaignId: "campaign_id",
+    updatedAt: ["updated_at", "timestamptz"],
+    traceparent: "traceparent",
+    log: "attempt_log"
+  },
+  "found"
+)
+
+export const details =
+  (sql: SqlClient.SqlClient): LookupStatement<Details> =>
+  (key) =>
+    sql`
+    SELECT ${sql.literal(`${columns}, ${moreColumns}`)} FROM ${key}
+      -- Only the primary key has this order. With two equalities instead, a plan may use the index by age.
+      LEFT JOIN LATERAL (
+        SELECT * FROM messages WHERE project_id = key.project_id AND id >= key.id ORDER BY id LIMIT 1
+      ) found ON found.id = key.id
+    WHERE ${sql.literal(plannedOnce)}
+    ORDER BY ordinal`
+
+const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>
+  Effect.map(sql`SELECT FROM messages WHERE project_id = ${projectId} AND id = ${id}`, (rows) => rows.length > 0)
 
 export const listMessages = Effect.fn("listMessages")(function* (
   projectId: ProjectId,

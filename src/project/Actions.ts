@@ -1,13 +1,10 @@
-/**
- * The actions of operators (contract §13). Each entry of the table says what the action needs, asks, does and reports. The
- * commands and the console render the same entries.
- */
+/** The actions of operators (contract §13). The commands and the console render the same entries of the table. */
 import { Effect, Record, Schema, SchemaGetter } from "effect"
-import { SqlClient, type SqlError } from "effect/sql"
+import { SqlClient } from "effect/sql"
 import { eventTypes } from "../api/integrations/Events.ts"
 import { replayFilters } from "../api/integrations/Replays.ts"
 import { pendingMax } from "../api/integrations/WebhookHealth.ts"
-import { KeyId, ProjectId } from "../api/schema/Ids.ts"
+import { KeyId, type ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Fields.ts"
 import {
   commandCampaign,
@@ -19,106 +16,15 @@ import {
 import { retryDelivery } from "../integrations/deliveries/Deliveries.ts"
 import { cancelReplay, showReplay, startReplay } from "../integrations/deliveries/Replays.ts"
 import { itemOf } from "../integrations/endpoints/WebhookList.ts"
-import type { Sender } from "../integrations/endpoints/Sender.ts"
 import { sendTestEvent } from "../integrations/TestEvents.ts"
 import { disableWebhook, enableWebhook, showWebhook } from "../integrations/WebhookControl.ts"
 import { findMessage, openMessage, settleMessage } from "../messaging/Messages.ts"
-import { newId } from "../platform/NewId.ts"
-import type { Mutations } from "../commands/Mutations.ts"
-import { type Operator, recordKeyAction } from "../operators/Audit.ts"
-import { lacks, ProjectUnknown, type Refused } from "../operators/Refusals.ts"
+import { recordKeyAction } from "../operators/Audit.ts"
+import { lacks } from "../operators/Refusals.ts"
 import { plural } from "../platform/Text.ts"
-import type { Notifier } from "../outbox/Outbox.ts"
 import { ApiKeys } from "../http/auth/ApiKeys.ts"
-import type { SecretBox } from "../secrets/SecretBox.ts"
-import type { Kind } from "./IdSearch.ts"
-
-/** What an action will do, shown before it is carried out. */
-interface Question {
-  readonly title: string
-  readonly message: string
-  readonly label: string
-  /** The document of a dry run. */
-  readonly document?: object
-}
-
-/** What an action has done. */
-interface Outcome {
-  readonly title: string
-  readonly message: string
-  /** The document that the command prints with `--json`. */
-  readonly document: object
-  /** Texts by their name, which only the answer to the action shows. */
-  readonly texts?: Readonly<Record<string, string>>
-  /** The action was carried out, and its result is a failure, such as the answer 500 to a test event. */
-  readonly isFailure?: boolean
-}
-
-type ActionError = ProjectUnknown | Refused | SqlError.SqlError | Schema.SchemaError
-export type ActionServices = SqlClient.SqlClient | Mutations | Notifier | Operator | Sender | SecretBox | ApiKeys
-
-type Asked = Effect.Effect<Question, ActionError, ActionServices>
-type Done = Effect.Effect<Outcome, ActionError, ActionServices>
-type Texts = Readonly<Record<string, Schema.Codec<unknown, string>>>
-
-interface Definition<Fields extends Texts> {
-  /** The kind of the record on whose page the console shows the outcome. A field of this name has the id of the record. */
-  readonly target: Kind
-  readonly fields: Fields
-  readonly descriptions: { readonly [Name in keyof Fields]: string }
-  readonly defaults?: { readonly [Name in keyof Fields]?: string }
-  /** Present if the action ends or sends something that cannot be taken back. */
-  readonly question?: (given: Given<Fields>) => Asked
-  readonly run: (given: Given<Fields>) => Done
-}
-
-type Given<Fields extends Texts> = Schema.Struct<Fields>["Type"] & {
-  readonly projectId: ProjectId
-  /** 32 hexadecimal digits, equal if the confirmation of one question is sent twice. */
-  readonly once: string
-}
-
-export interface Action {
-  readonly target: Kind
-  readonly asks: boolean
-  /** The fields in order. A field without a default is required. */
-  readonly fields: ReadonlyArray<{
-    readonly name: string
-    readonly description: string
-    readonly schema: Schema.Codec<unknown, string>
-    readonly default: string | undefined
-  }>
-  /** Reads the texts of the fields. Fails with `SchemaError` if one is missing or invalid. */
-  readonly on: (
-    projectId: string,
-    once: string,
-    texts: Readonly<Record<string, string>>
-  ) => Effect.Effect<{ readonly question: Asked | undefined; readonly run: Done }, ProjectUnknown | Schema.SchemaError>
-}
-
-const decodeOnce = Schema.decodeEffect(Schema.String.check(Schema.isPattern(/^[0-9a-f]{32}$/)))
-
-const action = <const Fields extends Texts>(definition: Definition<Fields>): Action => {
-  const { defaults, descriptions, fields, question, run, target } = definition
-  const decode = Schema.decodeUnknownEffect(Schema.Struct(fields), { errors: "all" })
-  return {
-    target,
-    asks: question !== undefined,
-    fields: Object.entries(fields).map(([name, schema]) => ({
-      name,
-      schema,
-      description: descriptions[name] ?? "",
-      default: defaults?.[name]
-    })),
-    on: Effect.fnUntraced(function* (project, once, texts) {
-      const projectId = yield* Schema.decodeEffect(ProjectId)(project).pipe(
-        Effect.mapError(() => new ProjectUnknown({ projectId: project }))
-      )
-      const given = { ...(yield* decode({ ...defaults, ...texts })), projectId, once: yield* decodeOnce(once) }
-      return { question: question?.(given), run: Effect.suspend(() => run(given)) }
-    })
-  }
-}
+import { type Action, action } from "./Action.ts"
+import type { Kind } from "./History.ts"
 
 /** An action on one record, which is its target. */
 const on = <const Target extends Kind>(target: Target) => ({
@@ -171,9 +77,6 @@ const keyNamed = Effect.fnUntraced(function* (projectId: ProjectId, key: string)
     SELECT name FROM api_keys WHERE project_id = ${projectId} AND key_id = ${key}`
   return found?.name ?? (yield* lacks(projectId, "key", key))
 })
-
-/** Returns a new `once` of an action. */
-export const newOnce = Effect.map(newId("opr"), (id) => id.slice(4))
 
 export const actions = {
   "delivery.retry": action({

@@ -10,7 +10,6 @@ import { lineOf, parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
 import * as Channels from "./Projects/Channels.ts"
 import * as Deals from "./Projects/Deals.ts"
 import { type FileRecord, flatten, type PartName, parts } from "./Projects/Parts.ts"
-import * as Pipelines from "./Projects/Pipelines.ts"
 import * as ProjectRow from "./Projects/ProjectRow.ts"
 import { faultsWithin, takenExternalIds, unknownReferences } from "./Projects/References.ts"
 import { type Counts, upsert } from "./Projects/Upsert.ts"
@@ -64,8 +63,8 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
   if (isDeleted) return yield* new ProjectFileInvalid({ faults: [`project.id: ${id} is being deleted or moved`] })
   const now = yield* ProjectRow.timeOfApply(sql, id)
   const channels = yield* Channels.resolve(sql, box, file)
-  const pipelines = yield* Pipelines.load(sql, file)
-  const row = { ...given, defaultPipelineId: given.defaultPipelineId ?? Pipelines.onlyOne(pipelines) }
+  const pipelines = yield* Deals.loadPipelines(sql, file)
+  const row = { ...given, defaultPipelineId: given.defaultPipelineId ?? Deals.onlyOne(pipelines) }
   const deals = yield* Deals.resolve(sql, file, { pipelines, defaultPipelineId: row.defaultPipelineId, now })
 
   const faults = [
@@ -73,8 +72,8 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
     ...(yield* unknownReferences(sql, file, pipelines)),
     ...(yield* takenExternalIds(sql, file)),
     ...channels.faults,
-    ...Pipelines.stagesOfOtherPipelines(file, pipelines),
-    ...(yield* Pipelines.removedStagesInUse(sql, file, pipelines, deals.records)),
+    ...Deals.stagesOfOtherPipelines(file, pipelines),
+    ...(yield* Deals.removedStagesInUse(sql, file, pipelines, deals.records)),
     ...deals.faults
   ]
   if (faults.length > 0) return yield* new ProjectFileInvalid({ faults: faults.map(lineOf) })

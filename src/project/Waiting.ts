@@ -1,7 +1,7 @@
 /** Counts the records that wait for an operator, in each project and in all projects. */
 import type { SqlClient, Statement } from "effect/sql"
 import { isDead } from "../integrations/deliveries/DeliveryList.ts"
-import { needsDecision } from "../messaging/MessageList.ts"
+import { needsDecision } from "../messaging/Messages.ts"
 import { isAwake } from "../platform/Moves.ts"
 
 /** Maximum of each count, so that a long backlog is not read to its end. */

@@ -1,8 +1,7 @@
 /** What is deleted once it is old, and after which time: one table. Events, which need a walk, are with their deliveries. */
 import { Duration } from "effect"
-import { pruneAudiences } from "../campaigns/AudiencePruner.ts"
-import { eraseTexts } from "../campaigns/ErasedTexts.ts"
-import * as AttemptMinutes from "../integrations/deliveries/AttemptMinutes.ts"
+import { eraseTexts, pruneAudiences } from "../campaigns/Retention.ts"
+import { allProjects, attemptDays } from "../integrations/deliveries/DeliveryMetrics.ts"
 import { retentionDays } from "../integrations/deliveries/DeliveryMaintenance.ts"
 import { prune, pruning, type Retention } from "../work/Retention.ts"
 
@@ -51,8 +50,8 @@ export const retentions: ReadonlyArray<Retention> = [
   },
   {
     name: "attempt minutes retention",
-    kept: () => Duration.days(AttemptMinutes.retentionDays),
-    step: (sql, horizon) => prune(sql, { table: "attempt_minutes", age: "minute", horizon, common: AttemptMinutes.all })
+    kept: () => Duration.days(attemptDays),
+    step: (sql, horizon) => prune(sql, { table: "attempt_minutes", age: "minute", horizon, common: allProjects })
   }
 ]
 

@@ -4,13 +4,12 @@ import { Console, Effect, Layer, Option, Queue } from "effect"
 import { HttpServer } from "effect/http"
 import { DeliveryLoop } from "../integrations/deliveries/DeliveryLoop.ts"
 import * as DeliveryMetrics from "../integrations/deliveries/DeliveryMetrics.ts"
-import * as MessageMetrics from "../messaging/MessageMetrics.ts"
+import { Calls, metrics as messageMetrics } from "../messaging/Calls.ts"
 import * as Replayer from "../integrations/deliveries/Replayer.ts"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import * as Runner from "../campaigns/Runner.ts"
-import { Calls } from "../messaging/Calls.ts"
-import * as MoveSlots from "../cells/MoveSlots.ts"
-import { Providers } from "../messaging/providers/Providers.ts"
+import { slotMetrics } from "../cells/Replication.ts"
+import { Providers } from "../messaging/providers/Connectors.ts"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
 import { Supervisor } from "../work/Supervisor.ts"
 import { DeliveryPace } from "../work/DeliveryPace.ts"
@@ -64,7 +63,7 @@ const platform = Layer.mergeAll(
   Unread.layer,
   LongRunning.layer,
   Mutations.layer,
-  MessageMetrics.layer
+  messageMetrics
 ).pipe(
   Layer.provideMerge(SecretKey.layer),
   Layer.provideMerge(migrated),
@@ -78,7 +77,7 @@ const platform = Layer.mergeAll(
 )
 
 const background = (role: "all" | "worker") =>
-  Layer.mergeAll(Retentions.layer, MoveSlots.layer, Layer.provideMerge(Runner.layer, MessageLoop.layer)).pipe(
+  Layer.mergeAll(Retentions.layer, slotMetrics, Layer.provideMerge(Runner.layer, MessageLoop.layer)).pipe(
     Layer.merge(Layer.provide(DeliveryLoop.layer, Sender.layerOfSettings)),
     Layer.merge(Layer.mergeAll(Replayer.layer, DeliveryMetrics.layer, EndingKeys.layer)),
     Layer.provide(Worker.layer(role)),

@@ -1,7 +1,7 @@
 /** The tables of stored secrets, and the check at start that the keys of this process belong to this database. */
 import { Data, Effect, Layer } from "effect"
 import { sealedHeaders, signingSecrets } from "../integrations/endpoints/WebhookSecrets.ts"
-import { channelConfigs } from "../messaging/providers/Providers.ts"
+import { channelConfigs } from "../messaging/providers/Connectors.ts"
 import { plural } from "../platform/Text.ts"
 import { type SealedTable, unreadableAll } from "../secrets/SealedValues.ts"
 

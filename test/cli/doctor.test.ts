@@ -234,7 +234,7 @@ describe("doctor", () => {
 })
 
 it.effect("the advice of doctor has commands with every flag that they require", function* () {
-  const sources = ["doctor.ts", "doctor/Checks.ts"].map((file) =>
+  const sources = ["doctor.ts", "doctor/Checks.ts", "doctor/Work.ts"].map((file) =>
     readFileSync(join(import.meta.dirname, "../../src/cli/commands", file), "utf8")
   )
   const lines = sources.flatMap((source) => [...source.matchAll(/\\`\$\{cli\} (.*?)\\`/g)].map(([, line = ""]) => line))

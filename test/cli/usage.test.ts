@@ -143,9 +143,9 @@ it.effect("a command line loads the modules of the command that it names, and no
     registerHooks({ load: (url, context, next) => (console.error(url), next(url, context)) })`
   const loaded = yield* run(["token", "list", "--help"], { hooks })
   assert.strictEqual(loaded.status, 0)
-  assert.include(loaded.stderr, "/src/cli/commands/token.ts")
+  assert.include(loaded.stderr, "/src/cli/commands/access.ts")
   const others =
-    /\/src\/(cli\/(?!Commands|Flags|OnDatabase|Output|Runner|commands\/token)|crm|messaging|campaigns|integrations|project|server|console)/
+    /\/src\/(cli\/(?!Commands|Flags|OnDatabase|Output|Runner|commands\/access)|crm|messaging|campaigns|integrations|project|server|console)/
   assert.deepStrictEqual(
     loaded.stderr.split("\n").filter((url) => others.test(url)),
     []

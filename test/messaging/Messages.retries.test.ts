@@ -4,8 +4,8 @@ import { Clock, Effect, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { Webhook } from "standardwebhooks"
 import { byFailure } from "../../src/messaging/providers/Outcomes.ts"
-import { outcomes } from "../../src/messaging/providers/Providers.ts"
-import { resultOf } from "../../src/messaging/RetrySchedule.ts"
+import { outcomes } from "../../src/messaging/providers/Connectors.ts"
+import { resultOf } from "../../src/messaging/Messages/States.ts"
 import {
   conversations,
   httpChannel,

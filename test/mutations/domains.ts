@@ -3,9 +3,9 @@ import { hanging, mutating } from "./Mutation.ts"
 
 const batches = mutating("crm/Batches.ts", "contract/Batches")
 const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")
-const evaluation = mutating("integrations/imports/StagedBatches/Evaluation.ts", "integrations/imports/Preview")
+const evaluation = mutating("integrations/imports/Evaluation.ts", "integrations/imports/Preview")
 const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/providers/Connectors.outcomes")
-const attempts = mutating("messaging/Messages/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
+const attempts = mutating("messaging/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Campaigns/Changes.ts", "campaigns/Schedule")
 const sessions = mutating("http/auth/OperatorSessions.ts", "console/Access")
 const retryFailed = mutating("campaigns/CampaignControl.ts", "campaigns/RetryFailed")
@@ -13,11 +13,11 @@ const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients")
 const clientAddresses = mutating("crm/Clients/Addresses.ts", "contract/Addresses")
 const erase = mutating("crm/Clients/Erase.ts", "contract/Erase")
-const erasedTexts = mutating("campaigns/ErasedTexts.ts", "contract/Erased")
+const erasedTexts = mutating("campaigns/Retention.ts", "contract/Erased")
 const capacity = mutating("crm/ClientColumns.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals.properties")
 const replay = mutating("commands/Mutations.ts", "contract/Walk.keys")
-const startingReplays = mutating("integrations/deliveries/Replays/Commands.ts", "contract/Replays")
+const startingReplays = mutating("integrations/deliveries/Replays.ts", "contract/Replays")
 const testEvents = mutating("integrations/TestEvents.ts", "contract/Replays")
 const headerNames = mutating("api/integrations/WebhookHeaders.ts", "contract/WebhookHeaders")
 const webhookHeaders = mutating("integrations/endpoints/WebhookSecrets.ts", "contract/WebhookHeaders")
@@ -76,8 +76,8 @@ export const domains = [
   attempts("IS DISTINCT FROM '' AS reachable", "IS NOT NULL AS reachable", "contract/Erased"),
   mutating("messaging/Messages/Record.ts", "contract/Erase")("AND conversations.address <> ''", ""),
   mutating(
-    "campaigns/AudiencePruner.ts",
-    "campaigns/AudiencePruner",
+    "campaigns/Retention.ts",
+    "campaigns/Retention",
     "contract/Erased"
   )("(abandoned_at < ${horizon} AND", "(true AND"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("LEFT JOIN made", "JOIN made"),
@@ -95,8 +95,8 @@ export const domains = [
     "LIMIT paced.quota + ${maxSkipped}::int FOR NO KEY UPDATE"
   ),
   mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.release")("ORDER BY turn, ", "ORDER BY "),
-  mutating("messaging/RetrySchedule.ts", "campaigns/Runner.states")("number - 1 - earlier", "number - 1"),
-  mutating("messaging/RetrySchedule.ts", "messaging/Messages.retries")(
+  mutating("messaging/Messages/States.ts", "campaigns/Runner.states")("number - 1 - earlier", "number - 1"),
+  mutating("messaging/Messages/States.ts", "messaging/Messages.retries")(
     'inDoubt ? "ended_in_doubt" : "refused"',
     '"refused"'
   ),
@@ -104,11 +104,8 @@ export const domains = [
   attempts("is_lost OR NOT is_late AND", "is_lost OR"),
   attempts("AND ranked.address <> '' ", "", "contract/Erased"),
   mutating("campaigns/Runner/Release.ts", "contract/Erased")(") = ''", ") = 'gone'"),
-  mutating("campaigns/AudiencePruner.ts", "campaigns/AudiencePruner")(
-    "AND status = 'unknown' LIMIT 1",
-    "AND false LIMIT 1"
-  ),
-  mutating("messaging/Messages.ts", "campaigns/AudiencePruner")(
+  mutating("campaigns/Retention.ts", "campaigns/Retention")("AND status = 'unknown' LIMIT 1", "AND false LIMIT 1"),
+  mutating("messaging/Messages.ts", "campaigns/Retention")(
     "SET abandoned_at = ${at}",
     "SET abandoned_at = audiences.abandoned_at"
   ),
@@ -121,12 +118,12 @@ export const domains = [
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("
   ),
-  mutating("messaging/MessageList.ts", "campaigns/Runner.release")(
+  mutating("messaging/Messages.ts", "campaigns/Runner.release")(
     "recipient.status NOT IN ('sent', 'failed', 'unknown', 'skipped')",
     "false"
   ),
   hanging(
-    mutating("campaigns/AudiencePruner.ts", "campaigns/AudiencePruner")(
+    mutating("campaigns/Retention.ts", "campaigns/Retention")(
       "giveUp, pruneAbandoned, pruneEnded",
       "pruneAbandoned, pruneEnded"
     )
@@ -135,11 +132,11 @@ export const domains = [
     "movedTo === undefined ||",
     "true ||"
   ),
-  mutating("messaging/providers/Connectors/Call.ts", "messaging/providers/Connectors.outcomes")(
+  mutating("messaging/providers/Connectors/Connector.ts", "messaging/providers/Connectors.outcomes")(
     'text.replaceAll(Redacted.value(secret), "[redacted]")',
     "text"
   ),
-  mutating("messaging/providers/Connectors/Call.ts", "messaging/Messages.retries")(
+  mutating("messaging/providers/Connectors/Connector.ts", "messaging/Messages.retries")(
     "shown.slice(0, reasonLimit)",
     "shown"
   ),
@@ -166,13 +163,13 @@ export const domains = [
     "coalesce(error_code, 'unreachable')",
     "'unreachable'"
   ),
-  mutating("campaigns/CampaignList.ts", "campaigns/RetryFailed")("ORDER BY number DESC, code", "ORDER BY number, code"),
+  mutating("campaigns/Campaigns.ts", "campaigns/RetryFailed")("ORDER BY number DESC, code", "ORDER BY number, code"),
   mutating("campaigns/Campaigns/Changes.ts", "contract/Campaigns")('  timeZone: "time_zone",\n', ""),
   recipients("${isInDoubt(sql)} AS in_doubt", "false AS in_doubt"),
   mutating("crm/Clients/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),
   mutating("crm/Deals/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${form.holds} THEN", "WHEN false THEN"),
   mutating("crm/Tickets.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),
-  mutating("campaigns/Campaigns/Target.ts", "contract/Walk.conditions")(
+  mutating("campaigns/Campaigns/Commands.ts", "contract/Walk.conditions")(
     'WHEN NOT ${sql.literal(matches("target.version"))}',
     "WHEN false"
   ),
@@ -232,7 +229,7 @@ export const domains = [
   mutating("console/Console.ts", "console/Access")("if (isCrossSite(request))", "if (false)"),
   mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
   mutating("integrations/deliveries/DeliveryList.ts", "console/Lists")("AND answer = ${answer}", ""),
-  mutating("messaging/MessageList.ts", "console/Lists")("OR campaign_id = ${campaignId}", "OR true"),
+  mutating("messaging/Messages.ts", "console/Lists")("OR campaign_id = ${campaignId}", "OR true"),
   mutating("operators/Search.ts", "console/Lists")(
     "created_at < ${until?.toISOString()",
     "created_at < ${since?.toISOString()"
@@ -243,7 +240,7 @@ export const domains = [
   mutating("console/Layout.ts", "console/Browser")('href="#content"', 'href="#main"'),
   mutating("project/Offboarding.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
   mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),
-  mutating("messaging/MessageList.ts", "console/Outage")("AND messages.available_at IS NULL", ""),
+  mutating("messaging/Messages.ts", "console/Outage")("AND messages.available_at IS NULL", ""),
   mutating("campaigns/CampaignControl.ts", "console/Browser")("FROM claim WHERE changed", "FROM claim WHERE false"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),

@@ -10,10 +10,7 @@ const permits = mutating("messaging/providers/ChannelLimits.ts", "messaging/prov
 const supervisor = mutating("work/Supervisor.ts", "work/Supervisor")
 const deadLetter = mutating("integrations/deliveries/DeliveryMaintenance.ts", "integrations/deliveries/DeliverBacklog")
 const disabling = mutating("integrations/deliveries/Disabling.ts", "integrations/deliveries/DeliverHealth")
-const recovery = mutating(
-  "integrations/deliveries/DeliveryMaintenance/Recovery.ts",
-  "integrations/deliveries/DeliverStates"
-)
+const recovery = mutating("integrations/deliveries/Recovery.ts", "integrations/deliveries/DeliverStates")
 const visits = mutating("integrations/deliveries/DeliveryLoop/Visits.ts", "integrations/deliveries/DeliverFairness")
 const webhookCommands = mutating("integrations/Webhooks/Repo.ts", "contract/Meanwhile")
 const lockedResults = mutating(
@@ -94,11 +91,11 @@ export const engine = [
     "LIMIT ${signingSecretsMax - 1}::int",
     ""
   ),
-  mutating("integrations/deliveries/AttemptLog.ts", "integrations/deliveries/DeliverStates")(
+  mutating("integrations/deliveries/DeliveryLoop/Results.ts", "integrations/deliveries/DeliverStates")(
     "AS aged WHERE age < ${attempts}",
     "AS aged"
   ),
-  mutating("integrations/deliveries/AttemptLog.ts", "integrations/deliveries/DeliverStates")(
+  mutating("integrations/deliveries/DeliveryLoop/Results.ts", "integrations/deliveries/DeliverStates")(
     "ELSE attempt - 'responseBody' END",
     "ELSE attempt END"
   ),
@@ -131,7 +128,10 @@ export const engine = [
   replaying("is_delivered = (replay.status = 'delivered')", "true"),
   replaying("AND replay_id IS NOT NULL AND finished_at IS NULL", "AND false"),
   recording("WHERE replay_id IS NOT NULL AND on_move = 'succeeded'", "WHERE false", "integrations/deliveries/Replays"),
-  mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")("counter++", ""),
+  mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverRecovery")(
+    "counter++",
+    ""
+  ),
   mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(
     "Effect.sync(() => queues.name(named))",
     "Effect.void"
@@ -144,7 +144,7 @@ export const engine = [
     "AND ${livesHere(sql, sql`move_state`)}\n    FOR KEY SHARE",
     "FOR KEY SHARE"
   ),
-  mutating("cells/Verify.ts", "faults/Move.ends")("|| other.get(name)?.sum !== sum", ""),
+  mutating("cells/Checks.ts", "faults/Move.ends")("|| other.get(name)?.sum !== sum", ""),
   mutating("cells/Replication.ts", "faults/Move.ends")(
     "yield* dropSlots(source, name)\n  yield* source`DROP PUBLICATION",
     "yield* source`DROP PUBLICATION"

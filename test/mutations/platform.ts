@@ -85,7 +85,7 @@ export const platform = [
     "clientTtl: Infinity"
   ),
   mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")('"EMFILE", ', ""),
-  mutating("integrations/deliveries/DeliverySchedule.ts", "integrations/deliveries/DeliverRecovery")(
+  mutating("integrations/deliveries/DeliveryLoop/Results.ts", "integrations/deliveries/DeliverRecovery")(
     "if (isUnsent(outcome)) return",
     "if (false) return"
   ),

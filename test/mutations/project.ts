@@ -3,11 +3,11 @@ import { mutating } from "./Mutation.ts"
 
 const upsert = mutating("project/Projects/Upsert.ts", "project/Projects")
 const references = mutating("project/Projects/References.ts", "project/Projects.references")
-const pipelines = mutating("project/Projects/Pipelines.ts", "project/Projects")
+const pipelines = mutating("project/Projects/Deals.ts", "project/Projects")
 const channels = mutating("project/Projects/Channels.ts", "project/Projects")
 const deals = mutating("project/Projects/Deals.ts", "project/Projects")
 const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
-const json = mutating("project/ProjectFile/Json.ts", "project/ProjectFile")
+const json = mutating("project/ProjectFile.ts", "project/ProjectFile")
 
 const history = mutating("project/History.ts", "console/History")
 const origin = mutating("commands/Kind.ts", "console/History")
@@ -25,7 +25,7 @@ export const project = [
   refusals("excluded.count +", "0 *"),
   refusals("THEN old.count ELSE 0 END", "THEN old.count ELSE old.count END"),
   mutating("project/Actions.ts", "service/Health")("WHERE project_id = ${projectId} AND key_id", "WHERE key_id"),
-  mutating("project/IdSearch.ts", "console/History")('kind === "removed" ? undefined : kind', "kind"),
+  mutating("project/History.ts", "console/History")('kind === "removed" ? undefined : kind', "kind"),
   history('client: ["clients", "created_at, updated_at"],\n  deal: ["deals", "created_at, updated_at"],', ""),
   history('WHERE ${kind !== "event"} OR events.id = ${id}', ""),
   origin("redactSecrets(id)", "id"),
@@ -63,7 +63,7 @@ export const project = [
   deals("isOpen && deal.closedAt !== null", "false"),
   exports("ISOLATION LEVEL REPEATABLE READ, ", ""),
   json('given.replace(/^\\uFEFF/, "")', "given"),
-  mutating("project/ProjectFile/Parts.ts", "project/ProjectFile")("!isBlank(value)", "value !== ''"),
+  mutating("project/FileParts.ts", "project/ProjectFile")("!isBlank(value)", "value !== ''"),
   mutating("cli/Output.ts", "cli/project")("onNone: () => 0o600", "onNone: () => 0o644"),
   json('typeof value === "number" && !Number.isFinite(value)', "false"),
   json("const maxDepth = 64", "const maxDepth = 640")

@@ -6,7 +6,7 @@ import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../../api/sch
 import { assignmentList, differ, patchList } from "../../sql/Columns.ts"
 import type { Mutation, Refusal } from "../../commands/Command.ts"
 import type { EventContext } from "../../outbox/Outbox.ts"
-import { commandOn, type Conflict, stateAfter, versionGuard } from "./Target.ts"
+import { commandOn, type Conflict, stateAfter, versionGuard } from "./Commands.ts"
 import { ScheduleInvalid } from "../../api/Problems.ts"
 import { isDay } from "../../api/schema/Fields.ts"
 

@@ -2,8 +2,7 @@
 import type { SqlClient } from "effect/sql"
 import { type AudienceFilter, exclusions } from "../../api/campaigns/Audience.ts"
 import type { AudienceId, CampaignId, ProjectId } from "../../api/schema/Ids.ts"
-import { abandonAudience } from "./Repo.ts"
-import { commandOn, maxCandidates } from "./Target.ts"
+import { abandonAudience, commandOn, maxCandidates } from "./Commands.ts"
 
 type Sql = SqlClient.SqlClient
 

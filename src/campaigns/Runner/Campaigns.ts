@@ -1,7 +1,7 @@
 /** SQL for the running campaigns with due sends, their pace and their routes. */
 import type { SqlClient, Statement } from "effect/sql"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
-import type { MessageTerms } from "../../messaging/MessageLoop.ts"
+import type { Terms as MessageTerms } from "../../messaging/Attempts.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient

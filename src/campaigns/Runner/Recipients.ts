@@ -9,7 +9,7 @@
  */
 import type { SqlClient } from "effect/sql"
 import { machine, stepOf } from "../../api/schema/States.ts"
-import { isInDoubt, lastError, nextAttemptAt } from "../../messaging/CampaignMessages.ts"
+import { isInDoubt, lastError, nextAttemptAt } from "../../messaging/Attempts.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient

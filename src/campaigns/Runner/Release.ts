@@ -10,9 +10,8 @@
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { stepOf } from "../../api/schema/States.ts"
-import { giveUpMessages, makeMessages } from "../../messaging/CampaignMessages.ts"
+import { type Claim, giveUpMessages, makeMessages } from "../../messaging/Attempts.ts"
 import { type Limits, limitTables, shareOf } from "../../messaging/providers/ChannelLimits.ts"
-import type { ReleasedMessage } from "../../messaging/MessageLoop.ts"
 import {
   isDueAgain,
   isFresh,
@@ -37,7 +36,7 @@ export const messageId = (retries: string) => `'msg_' || left(encode(sha256(conv
 ), 'UTF8')), 'hex'), 32)`
 
 /** A released message, or how far a campaign on an open circuit has been looked at. */
-type Row = (ReleasedMessage & { readonly position: null }) | ({ readonly messageId: null } & Passed)
+type Row = (Claim & { readonly position: null }) | ({ readonly messageId: null } & Passed)
 
 export const release = (sql: Sql, terms: Terms) =>
   Effect.map(statementOf(sql, terms), (rows) => ({

@@ -4,7 +4,8 @@ import { Command } from "effect/cli"
 import { SecretBox } from "../../secrets/SecretBox.ts"
 import { Settings } from "../../platform/Settings.ts"
 import * as Checks from "./doctor/Checks.ts"
-import { failure, type Finding, type Judgement, ok, skipped } from "./doctor/Finding.ts"
+import { failure, type Finding, type Judgement, ok, skipped } from "./doctor/Checks.ts"
+import * as Work from "./doctor/Work.ts"
 import * as Flags from "../Flags.ts"
 import { onDatabase } from "../OnDatabase.ts"
 import { answer, cli, oneLine, withProgress } from "../Output.ts"
@@ -27,7 +28,7 @@ const keys = Checks.keys.pipe(
   Effect.catchCause(failure("Restore the file, or set SECRET_KEY."))
 )
 
-const { moves, requests, tokens, work, workers } = Checks
+const { moves, requests, tokens, work, workers } = Work
 const ofRecords = { keys, workers, work, requests, tokens, moves }
 const withoutRecords = Record.map(ofRecords, () => skipped)
 const withoutDatabase = { pooler: skipped, migrations: skipped, clock: skipped, ...withoutRecords }

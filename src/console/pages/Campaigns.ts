@@ -2,11 +2,10 @@
 import { Effect } from "effect"
 import { campaignStatuses } from "../../api/campaigns/Commands.ts"
 import { listCampaigns, operationLabels, operationsOn } from "../../campaigns/CampaignControl.ts"
-import { details, type Listed, listFailed } from "../../campaigns/CampaignList.ts"
+import { details, type Listed, listFailed } from "../../campaigns/Campaigns.ts"
 import { plural } from "../../platform/Text.ts"
 import { action, badge, facts, html, idOf, input, link, progress, select, table } from "../Html.ts"
-import { choiceOf, listOf, orNotFound, projectPage, recordOf, textOf } from "../Page.ts"
-import { historyLink, recordLink } from "../Records.ts"
+import { choiceOf, historyLink, listOf, orNotFound, projectPage, recordLink, recordOf, textOf } from "../Page.ts"
 
 const path = "/console/campaigns"
 const failedPath = "/console/failed-recipients"

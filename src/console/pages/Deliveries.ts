@@ -4,16 +4,30 @@ import type { SqlClient } from "effect/sql"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { states } from "../../integrations/deliveries/States.ts"
-import { type Delivery, find } from "../../integrations/deliveries/DeliveryList.ts"
+import { attemptsOf, type Delivery, details, type Details, find } from "../../integrations/deliveries/DeliveryList.ts"
 import { listProbes, type Probe } from "../../integrations/endpoints/WebhookList.ts"
-import { badge, type Columns, html, input, link, select, type Time } from "../Html.ts"
-import { choiceOf, listOf, projectPage, textOf } from "../Page.ts"
-import { recordLink } from "../Records.ts"
+import {
+  action,
+  badge,
+  block,
+  type Columns,
+  facts,
+  html,
+  idOf,
+  input,
+  link,
+  select,
+  table,
+  type Time,
+  traceLink
+} from "../Html.ts"
+import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceUrlOf } from "../Page.ts"
+import { headersOf } from "../../integrations/deliveries/Attempt.ts"
 
 const path = "/console/deliveries"
 
 /** Says when a delivery is tried next. While its endpoint is parked, only the next probe is: the others wait for its success. */
-export const nextAttempt = (
+const nextAttempt = (
   { id, installationId, nextAttemptAt }: Pick<Delivery, "id" | "installationId" | "nextAttemptAt">,
   probes: ReadonlyArray<Probe>,
   time: Time
@@ -78,3 +92,76 @@ export const deliveries = projectPage(
     })
   })
 )
+
+/** A delivery with its attempts, its last request and its event. */
+export const delivery = projectPage(
+  Effect.fnUntraced(function* (parts) {
+    const { project, request, sql, time } = parts
+    const row = yield* recordOf(parts, details, "delivery")
+    const probes = yield* probesOf(sql, project.id, [row])
+    const attempts = attemptsOf(row)
+    const last = attempts.at(-1)
+    const of = { project: project.id }
+    return {
+      title: `Delivery ${row.id}`,
+      body: [
+        facts({
+          State: link("/console/deliveries", { ...of, status: row.status }, badge(row.status)),
+          "Reason without an attempt": row.deadCode ?? undefined,
+          Installation: recordLink("installation", project.id, row.installationId),
+          Created: time(row.createdAt),
+          "Next attempt": nextAttempt(row, probes, time) ?? undefined,
+          Finished: time(row.finishedAt) ?? undefined,
+          "Replayed by": recordLink("delivery", project.id, row.replayedBy) ?? undefined,
+          "Replay of": recordLink("delivery", project.id, row.replayOf) ?? undefined,
+          History: historyLink("delivery", { projectId: project.id, id: row.id }),
+          Trace: traceLink(yield* traceUrlOf(row.traceparent))
+        }),
+        ...(row.status === "dead"
+          ? [action("delivery.retry", request.session.csrf, { ...of, delivery: row.id }, "Retry this delivery")]
+          : []),
+        html`<h2>Attempts</h2>`,
+        table(
+          "Attempts, oldest first",
+          {
+            Attempt: ({ number }) => number,
+            Started: ({ startedAt }) => time(startedAt),
+            Endpoint: ({ endpointUrl }) => endpointUrl,
+            Status: ({ statusCode }) => statusCode,
+            Duration: { number: ({ durationMs }) => (durationMs === null ? null : `${durationMs} ms`) },
+            Error: ({ errorCode }) => errorCode,
+            Answer: ({ responseBody }) => responseBody
+          },
+          attempts,
+          "No attempt has ended yet."
+        ),
+        ...(last === undefined
+          ? []
+          : [
+              html`<h2>Request</h2>`,
+              block(
+                `Headers of attempt ${last.number}. The signature and the span of the attempt are cut, and headers that a caller has added are left out.`,
+                headersAt(row, last.startedAt)
+              )
+            ]),
+        html`<h2>Event</h2>`,
+        facts({
+          Event: idOf(row.eventId),
+          Type: link("/console/deliveries", { ...of, type: row.eventType }, row.eventType),
+          Occurred: time(row.eventTime)
+        }),
+        block("Data of the event", JSON.stringify(row.eventData, null, 2))
+      ]
+    }
+  })
+)
+
+/** Returns the headers of an attempt. `…` stands for the signature and the span, because they are not stored. */
+const headersAt = ({ id, replayOf, traceparent }: Details, startedAt: string) => {
+  const parts = { webhookId: replayOf ?? id, now: Date.parse(startedAt), body: "", traceparent }
+  const { headers: sent } = headersOf({ secrets: [], headers: undefined }, parts)
+  const trace = traceparent.split("-")[1] ?? ""
+  return Object.entries({ ...sent, "webhook-signature": "v1,…", traceparent: `00-${trace}-…` })
+    .map(([name, value]) => `${name}: ${value}`)
+    .join("\n")
+}

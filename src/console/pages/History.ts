@@ -1,14 +1,31 @@
-/** The history of a record, an event, a command, a request or a trace: who has changed what, and which events were sent to whom. */
+/** The audit of a project, the search for records, and the history of a record, an event, a command, a request or a trace: who has changed what, and which events were sent to whom. */
 import { Effect, Option } from "effect"
 import { SqlClient } from "effect/sql"
-import { type Command, type Event, historyOf, maxShown } from "../../project/History.ts"
-import { find, kindNames } from "../../project/IdSearch.ts"
+import {
+  type Command,
+  type Event,
+  find,
+  historyOf,
+  kindNames,
+  maxFound,
+  maxProjects,
+  maxShown
+} from "../../project/History.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { block, type Cell, type Columns, facts, html, idOf, link, table, traceLink } from "../Html.ts"
-import { choiceOf, notFound, projectPage, textOf } from "../Page.ts"
-import { recordLink } from "../Records.ts"
-import { actionColumns } from "./AuditLog.ts"
+import { block, type Cell, type Columns, facts, html, idOf, link, table, type Time, traceLink } from "../Html.ts"
+import {
+  choiceOf,
+  listOf,
+  notFound,
+  orNotFound,
+  type PageRequest,
+  projectPage,
+  recordLink,
+  recordPage,
+  textOf
+} from "../Page.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
+import { type Entry, listActions } from "../../operators/Audit.ts"
 
 export const history = projectPage(
   Effect.fnUntraced(function* ({ project: { id: project }, request, sql, time }) {
@@ -69,3 +86,53 @@ export const history = projectPage(
     }
   })
 )
+
+const actionColumns = (time: Time): Columns<Entry> => ({
+  At: ({ at }) => time(at),
+  Actor: ({ actor }) => actor,
+  Action: ({ action }) => action,
+  Target: ({ target }) => idOf(target),
+  Detail: ({ detail }) =>
+    html`${Object.entries(detail).map(([name, value]) => html`<code>${name}: ${JSON.stringify(value)}</code> `)}`
+})
+
+export const auditLog = projectPage(
+  Effect.fnUntraced(function* ({ project, range, request, time }) {
+    return listOf(request, {
+      range,
+      title: `Audit of ${project.name}`,
+      caption: "Actions of operators, newest first",
+      empty: "No actions yet.",
+      found: yield* orNotFound(listActions(project.id, range)),
+      columns: actionColumns(time)
+    })
+  })
+)
+
+/** Searches for records by the beginning of an id. If only one is found, the browser is redirected to its page. */
+export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
+  const project = textOf(request, "project")
+  const start = textOf(request, "q")?.trim() ?? ""
+  const rows = start === "" ? [] : yield* find(sql, project, start)
+  const [only, ...others] = rows
+  const range = project === null ? `the first ${maxProjects} projects by id` : `the project ${project}`
+  return {
+    title: "Search",
+    elsewhere: only !== undefined && others.length === 0 ? recordPage(only.kind, only) : undefined,
+    body: [
+      html`<p>Records of ${range} whose id begins with "${start}", at most ${maxFound} of a kind.</p>`,
+      table(
+        "Records found",
+        {
+          Kind: ({ kind }) => kind,
+          Id: ({ id, kind, projectId }) => recordLink(kind, projectId, id),
+          Name: ({ name }) => name,
+          Project: ({ projectId: project }) => recordLink("project", project, project)
+        },
+        rows,
+        "No record."
+      ),
+      ...(project === null ? [] : [link("/console/search", { q: start }, "Search all projects")])
+    ]
+  }
+})

@@ -1,10 +1,9 @@
 /** The messages of a project, filtered by state, error, campaign, channel and time, and the page of a message. */
 import { Effect } from "effect"
-import { details, find, messageFilters } from "../../messaging/MessageList.ts"
+import { details, find, messageFilters } from "../../messaging/Messages.ts"
 import { scanLimit } from "../../operators/Search.ts"
 import { action, badge, facts, html, idOf, input, link, select, table, traceLink } from "../Html.ts"
-import { choiceOf, listOf, projectPage, recordOf, textOf, traceUrlOf } from "../Page.ts"
-import { historyLink, recordLink } from "../Records.ts"
+import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceUrlOf } from "../Page.ts"
 
 const path = "/console/messages"
 

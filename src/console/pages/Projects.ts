@@ -1,10 +1,16 @@
+/** The list of projects; of one project, its move, charts and webhooks, and its API keys. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { selectList } from "../../sql/Columns.ts"
 import { pageOf } from "../../operators/Search.ts"
-import { countOf, input, timeSince } from "../Html.ts"
-import { listOf, type PageRequest, pageSize, textOf } from "../Page.ts"
-import { recordLink } from "../Records.ts"
+import { action, badge, countOf, html, idOf, input, timeSince } from "../Html.ts"
+import { listOf, orNotFound, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
+import { progressOf, type State } from "../../platform/Moves.ts"
+import { attemptCharts } from "../Charts.ts"
+import { scopes } from "../../api/Access.ts"
+import { ApiKeys } from "../../http/auth/ApiKeys.ts"
+import { stateOf } from "../../http/auth/EndingKeys.ts"
+import { listWebhooks } from "../../integrations/WebhookControl.ts"
 
 interface Row {
   readonly id: string
@@ -41,3 +47,53 @@ export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
     }
   })
 })
+
+/** A project: its move to another cell (a database with its processes), the charts of its deliveries, and its webhooks. */
+export const project = projectPage(
+  Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
+    const webhooks = listOf(request, {
+      title: project.name,
+      caption: "Webhooks by installation",
+      empty: "No installation has a webhook.",
+      found: yield* orNotFound(listWebhooks(project.id, range)),
+      columns: {
+        Installation: ({ installationId: id }) => recordLink("installation", project.id, id),
+        Name: ({ name }) => name,
+        State: ({ condition, enabled }) => badge(enabled ? condition : "disabled"),
+        "Failures in a row": ({ failures }) => failures,
+        "Last success": ({ lastSuccessAt }) => time(lastSuccessAt),
+        Endpoint: ({ endpointUrl }) => endpointUrl
+      }
+    })
+    const attempts = yield* attemptCharts(sql, request, project.id)
+    const [{ state } = { state: null }] = yield* sql<{ readonly state: State | null }>`
+      SELECT move_state AS state FROM projects WHERE project_id = ${project.id}`
+    const move = state === null ? html`` : html`<p class="busy">${progressOf[state]}</p>`
+    return { ...webhooks, body: [move, ...attempts, html`<h2>Webhooks</h2>`, ...webhooks.body] }
+  })
+)
+
+export const keys = projectPage(
+  Effect.fnUntraced(function* ({ project, range, request, time }) {
+    const service = yield* ApiKeys
+    const { csrf } = request.session
+    return listOf(request, {
+      title: `API keys of ${project.name}`,
+      caption: "Keys, newest first",
+      empty: "No keys.",
+      found: yield* orNotFound(service.list(project.id, range)),
+      columns: {
+        Key: ({ keyId }) => idOf(keyId),
+        Name: ({ name }) => name,
+        State: (key) => badge(stateOf(key, request.session.now)),
+        Action: ({ keyId: key, revokedAt }) =>
+          revokedAt === null ? action("key.revoke", csrf, { project: project.id, key }, "Revoke") : null,
+        "Last used": ({ lastUsedAt }) => time(lastUsedAt) ?? "never",
+        Expires: ({ expiresAt }) => time(expiresAt),
+        Created: ({ createdAt }) => time(createdAt),
+        Member: ({ memberId }) => idOf(memberId),
+        Scopes: (key) => (key.scopes.length === scopes.length ? "all" : key.scopes.join(", "))
+      }
+    })
+  })
+)

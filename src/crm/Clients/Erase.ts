@@ -1,7 +1,7 @@
 /**
  * Erases a client (contract §7). The statement removes what commands and answers show of it, so it is committed with the key of the
  * command. Texts of messages, which no answer shows, may be many more: the statement only notes them (`erasures`), and
- * `campaigns/ErasedTexts.ts` removes them in batches. The records that refer to a client and its stored events have no such bound. If
+ * `campaigns/Retention.ts` removes them in batches. The records that refer to a client and its stored events have no such bound. If
  * they are too many for the timeout of a statement, nothing is changed, and the answer is 503.
  */
 import type { SqlClient } from "effect/sql"

@@ -7,7 +7,7 @@ import { Notifier } from "../../outbox/Outbox.ts"
 import { lacks, Refused, requireProject, servedProject } from "../../operators/Refusals.ts"
 import { complete, type RangeByAge, showing } from "../../operators/Search.ts"
 import { details, type Filter, find } from "./DeliveryList.ts"
-import * as Installations from "../Installations.ts"
+import { installationExists } from "../endpoints/WebhookList.ts"
 import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
 import { type Mutation, plain } from "../../commands/Command.ts"
 
@@ -19,7 +19,7 @@ export const listDeliveries = Effect.fn("listDeliveries")(function* (
   const { installationId } = filter
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
-  if (installationId !== null && !(yield* Installations.exists(sql, projectId, installationId)))
+  if (installationId !== null && !(yield* installationExists(sql, projectId, installationId)))
     return yield* lacks(projectId, "installation", installationId)
   return yield* complete(
     (range) => find(sql, projectId, filter, range),

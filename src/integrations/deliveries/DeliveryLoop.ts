@@ -23,11 +23,10 @@
  *   if no endpoint is named, and also leases for endpoints whose rows are due.
  */
 import { Clock, Context, Duration, Effect, FiberSet, Latch, Layer, Queue, Random } from "effect"
-import { SqlClient, type SqlError } from "effect/sql"
+import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../work/Supervisor.ts"
 import { DeliveryPace } from "../../work/DeliveryPace.ts"
 import { Worker } from "../../work/Worker.ts"
-import { once, withTimeout } from "../../sql/Database.ts"
 import { MetricsEnabled } from "../../telemetry/Telemetry.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { listen } from "../../outbox/Outbox.ts"
@@ -37,13 +36,11 @@ import { untraced } from "../../telemetry/Spans.ts"
 import { attempt, secretsOf } from "./Attempt.ts"
 import { claim, type Leased, leasesOf, type LoopTimes } from "./DeliveryLoop/Claim.ts"
 import * as EndpointQueues from "./DeliveryLoop/EndpointQueues.ts"
-import { lockedDeliveries, record } from "./DeliveryLoop/Record.ts"
+import { makeRecording, tried } from "./DeliveryLoop/Record.ts"
 import * as Results from "./DeliveryLoop/Results.ts"
-import type { Ended, Result } from "./DeliveryLoop/Results.ts"
+import { isUnsent, maxAge, type Result, resultOf, returnedBy } from "./DeliveryLoop/Results.ts"
 import * as Slots from "./DeliveryLoop/Slots.ts"
-import { isGone, isUnsent, maxAge, resultOf, returnedBy } from "./DeliverySchedule.ts"
 import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
-import { disable } from "./Disabling.ts"
 import { maintain } from "./DeliveryMaintenance.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
 import { type Outcome, Sender } from "../endpoints/Sender.ts"
@@ -87,11 +84,6 @@ export class DeliveryLoop extends Context.Service<
   )
 }
 
-/** Outcome of an attempt that ended with a defect. */
-const internal = { _tag: "failed", code: "internal" } as const
-
-const resultsIn = (batch: ReadonlyArray<Ended>) => batch.map(({ result }) => result)
-
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const supervisor = yield* Supervisor
@@ -106,7 +98,6 @@ const make = Effect.gen(function* () {
   const now = () => clock.currentTimeMillisUnsafe()
   const concurrency = webhooks.endpointConcurrency
   const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
-  const disableAfterMillis = Duration.toMillis(webhooks.disableAfter)
 
   const slots = Slots.make()
   const results = Results.make()
@@ -119,8 +110,6 @@ const make = Effect.gen(function* () {
   let pollAt = 0n
   /** Time until which claims skip locked deliveries. */
   let skipsUntil = 0n
-  /** The number of the rows in which this worker counts attempts. */
-  let counter = worker.id
   let intake: "open" | "closed" = "open"
   const idle = yield* Latch.make(false)
   const signals = yield* Queue.sliding<void>(1)
@@ -146,7 +135,9 @@ const make = Effect.gen(function* () {
         })
       )
       for (const { lease, result } of results.all()) ended.set(lease, result)
-      return ended.size === 0 ? Effect.void : recordBatch(Array.from(ended, ([lease, result]) => ({ lease, result })))
+      return ended.size === 0
+        ? Effect.void
+        : recording.recordBatch(Array.from(ended, ([lease, result]) => ({ lease, result })))
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
   )
   const run = yield* FiberSet.makeRuntime<never>()
@@ -176,7 +167,12 @@ const make = Effect.gen(function* () {
       lease.loop = loopTimes()
       return attempt(parts, lease, lease.startedAt).pipe(
         // A defect counts as a failed attempt of this delivery, and does not stop the other deliveries of the fiber.
-        Effect.catchDefect((defect) => Effect.as(Effect.logError("An attempt of a delivery failed", defect), internal)),
+        Effect.catchDefect((defect) =>
+          Effect.as(Effect.logError("An attempt of a delivery failed", defect), {
+            _tag: "failed",
+            code: "internal"
+          } as const)
+        ),
         Effect.tap((outcome) =>
           isUnsent(outcome) ? Effect.andThen(Metrics.countHostExhausted, Effect.sleep(exhaustedFor)) : Effect.void
         ),
@@ -188,59 +184,15 @@ const make = Effect.gen(function* () {
     })
   const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliver(lease)))
 
-  /** Runs a statement once, without a retry if a row is locked. */
-  const tried = <A>(effect: Effect.Effect<A, SqlError.SqlError>) => withTimeout(once(effect))
-
-  /** Records a batch. Results whose rows other transactions have locked are deferred. */
-  const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
-    const gone = resultsIn(batch).filter(({ statusCode }) => isGone(statusCode))
-    const kept = gone.length === 0 ? [] : yield* tried(disable(sql, gone, "gone", disableAfterMillis))
-    const open = results.defer(batch, kept)
-    const endpoints = yield* tried(record(sql, resultsIn(open), { concurrency, disableAfterMillis, workerId: counter }))
-    const done = results.defer(
-      open,
-      endpoints.filter(({ isLocked }) => isLocked)
-    )
-    for (const { lease } of done) queues.recorded(lease)
-    queues.name(endpoints.filter(({ isDue }) => isDue))
-    const failing = new Set(endpoints.filter(({ isFailing }) => isFailing).map(keyOf))
-    const failed = resultsIn(done).filter((result) => failing.has(keyOf(result)))
-    // If this fails, the next failed attempt of the endpoint leads to another try.
-    if (failed.length > 0) yield* Effect.ignore(tried(disable(sql, failed, "failing", disableAfterMillis)))
-    if (measured) yield* Metrics.countResults(resultsIn(done))
+  const recording = makeRecording(sql, {
+    results,
+    queues,
+    concurrency,
+    disableAfterMillis: Duration.toMillis(webhooks.disableAfter),
+    counter: worker.id,
+    measured,
+    signal
   })
-
-  /** Records a batch of deferred results, but for those whose deliveries are still locked. */
-  const recordDeferred = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
-    const open = results.defer(batch, yield* tried(lockedDeliveries(sql, resultsIn(batch))))
-    if (open.length > 0) yield* recordBatch(open)
-  })
-
-  const recorded = (batch: ReadonlyArray<Ended>, by: typeof recordBatch) => {
-    if (batch.length === 0) return Effect.void
-    return by(batch).pipe(
-      Effect.catchTag("Contended", () =>
-        Effect.sync(() => {
-          // A row of counts may be what is locked: from now on, this worker counts in new rows.
-          counter++
-          results.defer(batch, resultsIn(batch))
-        })
-      ),
-      Effect.tapError(() => Effect.sync(() => results.keep(batch))),
-      Effect.tapDefect(() => Effect.sync(() => batch.forEach(({ lease }) => queues.recorded(lease)))),
-      Effect.uninterruptible,
-      Effect.ensuring(Effect.sync(() => (results.isEmpty() ? undefined : signal())))
-    )
-  }
-
-  const recordResults = Effect.suspend(() => recorded(results.take(), recordBatch)).pipe(
-    Effect.andThen(
-      Effect.suspend(() => {
-        const isPoll = clock.monotonicTimeNanosUnsafe() >= pollAt
-        return isPoll ? recorded(results.takeDeferred(), recordDeferred) : Effect.void
-      })
-    )
-  )
 
   /**
    * Claims as many deliveries as there are free slots, if an endpoint is named (a notice or a recorded result says that it may
@@ -284,7 +236,7 @@ const make = Effect.gen(function* () {
   const cycle = Effect.gen(function* () {
     const left = pollAt - clock.monotonicTimeNanosUnsafe()
     yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0n ? Duration.nanos(left) : pollEvery)
-    yield* recordResults
+    yield* recording.recordResults(() => clock.monotonicTimeNanosUnsafe() >= pollAt)
     if (intake === "open") yield* claimDue
     else if (results.all().length === 0 && queues.leased().length === 0) yield* Latch.open(idle)
     pace.setBehind(intake === "open" && queues.isBehind(monotonicMillis(clock)))

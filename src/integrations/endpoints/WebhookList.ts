@@ -1,12 +1,15 @@
 /** The read model of webhooks: the columns that the API, the commands and the console show, with the health of the endpoint. */
 import { Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
+import { Effect } from "effect"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
 import { pendingMax, type Webhook } from "../../api/integrations/WebhookHealth.ts"
 import { jsonObject, selectList } from "../../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../sql/Lookups.ts"
 import { isAwake } from "../../platform/Moves.ts"
+import type { Installation } from "../../api/integrations/Installations.ts"
+import { makeListById, pageConditionById, pageLimit } from "../../http/pages/Pages.ts"
 
 type Health = Webhook["health"]
 
@@ -249,3 +252,18 @@ export const webhookOf = ({ lastFailure, ...webhook }: Details): Webhook => ({
     }
   }
 })
+
+export const makeListInstallations = makeListById(
+  "listInstallations",
+  (sql, projectId, window) => sql<Installation>`
+  SELECT id, name, profile_version AS "profileVersion", (
+    SELECT json_build_object('enabled', enabled, 'version', version) FROM webhooks
+    WHERE project_id = ${projectId} AND installation_id = installations.id
+  ) AS webhook
+  FROM installations
+  WHERE project_id = ${projectId} ${pageConditionById(sql, window.after)}
+  ORDER BY id ${pageLimit(sql, window)}`
+)
+
+export const installationExists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>
+  Effect.map(sql`SELECT FROM installations WHERE project_id = ${projectId} AND id = ${id}`, (rows) => rows.length > 0)

@@ -11,7 +11,7 @@ import { capacityOf } from "../../sql/Connections.ts"
 import { retryContended } from "../../sql/Database.ts"
 import { FairQueue } from "../../commands/Grouped.ts"
 import { hashOf } from "../../platform/NameHash.ts"
-import { importFields } from "./ImportFields.ts"
+import { importFields } from "./Evaluation.ts"
 
 export class Preview extends Context.Service<
   Preview,

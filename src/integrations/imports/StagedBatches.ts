@@ -13,7 +13,7 @@ import {
   profileOf,
   type StagedRecord,
   unsupportedFields
-} from "./StagedBatches/Evaluation.ts"
+} from "./Evaluation.ts"
 import type { ImportPreview, UnsupportedField } from "../../api/integrations/Preview.ts"
 
 type Sql = SqlClient.SqlClient

@@ -6,7 +6,7 @@ import { ConversationNotFound } from "../../api/Problems.ts"
 import { selectList } from "../../sql/Columns.ts"
 import { type Mutation, plain } from "../../commands/Command.ts"
 import type { EventContext } from "../../outbox/Outbox.ts"
-import { uncalled } from "../RetrySchedule.ts"
+import { uncalled } from "./States.ts"
 
 type Sql = SqlClient.SqlClient
 

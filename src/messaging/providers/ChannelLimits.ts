@@ -19,7 +19,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
 import { monotonicClock, monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { isUnanswered, type Outcome } from "./Outcomes.ts"
-import { outcomes } from "./Providers.ts"
+import { outcomes } from "./Connectors.ts"
 
 /**
  * Maximum numbers of attempts in flight, or about to start, in one process: in total, for a channel, and for a channel at first.

@@ -1,13 +1,17 @@
 /**
  * Connectors send texts over channels. Each type of provider has one connector (contract §8). A new connector needs one line
- * each in `connectors`, `ChannelConfig` and `channelsWith`.
+ * each in `connectors`, `ChannelConfig` and `channelsWith`. The config of a channel is sealed, and opened only for the call that needs it.
  */
-import { type Duration, Effect, Schema } from "effect"
+import { Context, type Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { type ProviderType, providerTypes } from "../../api/messaging/Messaging.ts"
 import { connector, type Outgoing } from "./Connectors/Connector.ts"
 import { http } from "./Connectors/Http.ts"
 import { telegram } from "./Connectors/Telegram.ts"
-import type { Outcome } from "./Outcomes.ts"
+import { byFailure, type Outcome } from "./Outcomes.ts"
+import { Settings } from "../../platform/Settings.ts"
+import { SecretBox, SecretUnreadable } from "../../secrets/SecretBox.ts"
+import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
+import { sealedColumn } from "../../secrets/SealedValues.ts"
 
 /** The connector for trials. It accepts every message without sending it. */
 const sandbox = connector({
@@ -56,3 +60,91 @@ export const send = <Type extends ProviderType>(
   message: Outgoing,
   timeout: Duration.Duration
 ) => table[providerType].send(config, message, timeout)
+
+export class Providers extends Context.Service<
+  Providers,
+  {
+    /** Calls the channel's provider once, within `PROVIDER_TIMEOUT`. Never fails. */
+    readonly send: (channel: SealedChannel, message: Outgoing) => Effect.Effect<Outcome>
+  }
+>()("developer-api/messaging/providers/Providers") {
+  static readonly layer = Layer.effect(
+    Providers,
+    Effect.gen(function* () {
+      const box = yield* SecretBox
+      const { providerTimeout } = yield* Settings
+      return {
+        send: (channel, message) =>
+          openConfig(box, channel).pipe(
+            Effect.flatMap((opened) => send(opened, message, providerTimeout)),
+            Effect.catchTag("SecretUnreadable", () =>
+              Effect.as(
+                Effect.logError(
+                  `The config of channel ${channel.projectId}/${channel.channelId} can't be opened with the keys of this process: nothing is sent over the channel`
+                ),
+                byFailure("config_unreadable")
+              )
+            ),
+            Effect.catchDefect((defect) =>
+              Effect.as(Effect.logError("A call of a provider failed", defect), outcomes.internal)
+            )
+          )
+      }
+    })
+  )
+}
+
+/** Outcomes with a cause in this service, not in an answer of the provider or a failed connection. */
+export const outcomes = {
+  /** The process ended before the call. */
+  notCalled: { _tag: "postponed", errorCode: "interrupted", retryAfter: Option.none() },
+  circuitOpen: { _tag: "postponed", errorCode: "circuit_open", retryAfter: Option.none() },
+  internal: { _tag: "unknown", errorCode: "internal" },
+  interrupted: { _tag: "unknown", errorCode: "interrupted" },
+  leaseLost: { _tag: "unknown", errorCode: "lease_lost" }
+} as const satisfies Record<string, Outcome>
+
+type Box = SecretBox["Service"]
+
+interface SealedChannel {
+  readonly projectId: ProjectId
+  readonly channelId: ChannelId
+  readonly providerType: ProviderType
+  readonly config: Uint8Array
+}
+
+const kind = "channel"
+const ownerOf = (projectId: ProjectId, channelId: ChannelId) => [kind, projectId, channelId]
+
+const encode = Schema.encodeUnknownEffect(ChannelConfig)
+const decode = Schema.decodeUnknownEffect(ChannelConfig)
+const parse = Schema.decodeEffect(Schema.fromJsonString(Schema.Unknown))
+
+/** Seals the config of a channel. Sealing is randomized: equal configs have different ciphertexts. */
+export const sealConfig = (
+  box: Box,
+  projectId: ProjectId,
+  channelId: ChannelId,
+  channel: { readonly providerType: ProviderType; readonly config: unknown }
+) =>
+  encode(channel).pipe(
+    Effect.orDie,
+    Effect.flatMap(({ config }) => box.seal(ownerOf(projectId, channelId), Redacted.make(JSON.stringify(config))))
+  )
+
+/**
+ * Opens the config of a channel. A config that does not fit its schema counts as unreadable, because the error of the schema
+ * could quote a secret.
+ */
+export const openConfig = (
+  box: Box,
+  { channelId, config, projectId, providerType }: SealedChannel
+): Effect.Effect<ChannelConfig, SecretUnreadable> =>
+  box.open(ownerOf(projectId, channelId), config).pipe(
+    Effect.flatMap((json) => parse(Redacted.value(json))),
+    Effect.flatMap((config) => decode({ providerType, config })),
+    Effect.mapError(() => new SecretUnreadable())
+  )
+
+/** The configs of channels, for commands and checks that read all sealed values of the database, such as `secrets reseal`. */
+export const channelConfigs = sealedColumn(kind, { table: "channels", id: "id", column: "config", isOptional: false })

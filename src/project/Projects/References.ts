@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import type { Fault } from "../../api/schema/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 import { parts } from "./Parts.ts"
-import type { Pipelines } from "./Pipelines.ts"
+import type { Pipelines } from "./Deals.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -22,7 +22,7 @@ const unique: ReadonlyArray<readonly [pattern: string, within: "file" | "list", 
   ["templates/*", "list", ["id", "version"]]
 ]
 
-/** The parts with referenced records, except pipelines, which `Pipelines.ts` reads. */
+/** The parts with referenced records, except pipelines, which `Deals.ts` reads. */
 const referenced = ["members", "organizations", "loyaltyLevels", "stampOffers", "channels", "clients", "deals"] as const
 
 type Target = (typeof referenced)[number] | "pipelines" | "stages"

@@ -4,16 +4,21 @@ import type { SqlClient } from "effect/sql"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { deadLetterBatch, discard, expire } from "../../../src/integrations/deliveries/DeliveryMaintenance.ts"
 import { disable } from "../../../src/integrations/deliveries/Disabling.ts"
-import { maxAge } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
+import { maxAge } from "../../../src/integrations/deliveries/DeliveryLoop/Results.ts"
 import { at, documentOf, run } from "../../cli/Cli.support.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { layerOf, open, openShop, receiver, settings, status } from "./Deliveries.support.ts"
 import { created, openDue } from "./Due.support.ts"
 import { untilRows } from "../../support/Waiting.ts"
 import { assert, it, layer } from "../../support/Vitest.ts"
-import { countPending } from "../../../src/integrations/deliveries/DeliveryMetrics.ts"
+import {
+  attemptDays,
+  bucketOf,
+  countPending,
+  endOf,
+  readAttempts
+} from "../../../src/integrations/deliveries/DeliveryMetrics.ts"
 import { listDue } from "../../../src/integrations/endpoints/WebhookList.ts"
-import { bucketOf, endOf, read, retentionDays } from "../../../src/integrations/deliveries/AttemptMinutes.ts"
 import { retentions } from "../../../src/service/Retentions.ts"
 
 const countOf = (sql: SqlClient.SqlClient, projectId: string, where: string) =>
@@ -209,7 +214,7 @@ layer(api, { excludeTestServices: true })("the counts of attempts", (it) => {
       expected
     )
     assert.deepStrictEqual(yield* counts(""), expected)
-    const counted = yield* read(sql, ProjectId.make(project.projectId), { slices: 60, minutes: 1 })
+    const counted = yield* readAttempts(sql, ProjectId.make(project.projectId), { slices: 60, minutes: 1 })
     assert.strictEqual(
       counted.reduce((sum, { attempts }) => sum + attempts, 0),
       12
@@ -223,7 +228,7 @@ layer(api, { excludeTestServices: true })("the counts of attempts", (it) => {
       INSERT INTO attempt_minutes (project_id, minute, worker_id, delivered, bucket, attempts)
       VALUES (${project.projectId}, now() - interval '7 days 23 hours', 1, true, 0, 5)`
     const pruner = retentions.find(({ name }) => name === "attempt minutes retention") ?? assert.fail()
-    assert.isFalse(yield* pruner.step(sql, new Date(Date.now() - Duration.toMillis(Duration.days(retentionDays)))))
+    assert.isFalse(yield* pruner.step(sql, new Date(Date.now() - Duration.toMillis(Duration.days(attemptDays)))))
     assert.deepStrictEqual(yield* counts(project.projectId), [
       { delivered: false, attempts: 9 },
       { delivered: true, attempts: 8 }

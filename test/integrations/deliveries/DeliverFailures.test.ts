@@ -4,7 +4,7 @@
  */
 import { assert, describe, it } from "../../support/Vitest.ts"
 import { Duration, Effect, Option } from "effect"
-import { resultOf } from "../../../src/integrations/deliveries/DeliverySchedule.ts"
+import { resultOf } from "../../../src/integrations/deliveries/DeliveryLoop/Results.ts"
 import { claimOf } from "../../support/Claims.ts"
 import type { DeliveryRow } from "../../contract/Webhooks.support.ts"
 import { problemOf } from "../../support/ContractAnswers.ts"

@@ -1,24 +1,38 @@
-/** The checks of `doctor`. They change nothing. */
-import { type Cause, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
+/** Findings of `doctor`, and the checks of what the service depends on. They change nothing. */
+import { Cause, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
-import { slots } from "../../../cells/MoveSlots.ts"
-import { listDue, listFailing, failingMax } from "../../../integrations/endpoints/WebhookList.ts"
-import { listWorkers } from "../../../work/Worker.ts"
 import { clients } from "../../../sql/Connections.ts"
 import { clockDifference } from "../../../sql/DatabaseClock.ts"
 import { migrationStatus } from "../../../sql/migrations/Migrations.ts"
-import { progressOf, type State } from "../../../platform/Moves.ts"
 import { plural } from "../../../platform/Text.ts"
-import { countStuck, maxCount } from "../../../project/Waiting.ts"
-import { listRefused } from "../../../http/auth/RefusedRequests.ts"
-import { listEnding, maxCount as maxEnding } from "../../../http/auth/EndingKeys.ts"
 import { RateLimits } from "../../../http/limits/RateLimits.ts"
 import { survey } from "../../../secrets/SealedValues.ts"
 import { Settings } from "../../../platform/Settings.ts"
 import { sealedTables } from "../../../service/StoredSecrets.ts"
 import { cli } from "../../Output.ts"
-import { failed, failure, ok, warning } from "./Finding.ts"
+import { faultLines } from "../../Runner.ts"
+
+export interface Finding {
+  readonly check: string
+  /** `warning`: works, but needs attention. `skipped`: a check on which this one depends is not in order. */
+  readonly status: "ok" | "warning" | "failed" | "skipped"
+  readonly detail: string
+  /** The remedy; null if none is needed. */
+  readonly advice: string | null
+}
+
+export type Judgement = Omit<Finding, "check">
+
+export const ok = (detail: string): Judgement => ({ status: "ok", detail, advice: null })
+export const warning = (detail: string, advice: string): Judgement => ({ status: "warning", detail, advice })
+export const failed = (detail: string, advice: string): Judgement => ({ status: "failed", detail, advice })
+export const skipped: Judgement = { status: "skipped", detail: "what it rests on is not in order", advice: null }
+
+export const failure =
+  (advice: string) =>
+  (cause: Cause.Cause<unknown>): Effect.Effect<Judgement> =>
+    Effect.succeed(failed(faultLines(Cause.squash(cause)).join("; "), advice))
 
 export const unreachable = (cause: Cause.Cause<unknown>) =>
   Effect.flatMap(Settings, ({ databaseUrl }) =>
@@ -39,9 +53,6 @@ interface Server {
   /** Whether the library that defines the collation of the database has changed since. */
   readonly isSortedAnew: boolean
 }
-
-/** Maximum number of moved projects that are named. */
-const maxMoves = 10
 
 /** Checks that PostgreSQL answers, is new enough, is a primary, and has enough connections for one process. */
 export const database = Effect.gen(function* () {
@@ -195,127 +206,3 @@ export const telemetry = Effect.gen(function* () {
     Effect.provide(FetchHttpClient.layer)
   )
 })
-
-/** What may wait for an operator, in words, and the command that lists it. */
-const kinds = {
-  failing: ["endpoint that fails", "endpoints that fail", (id: string) => `\`${cli} webhooks list --project ${id}\``],
-  dead: [
-    "dead delivery",
-    "dead deliveries",
-    (id: string) => `\`${cli} deliveries list --project ${id} --status dead\``
-  ],
-  unsettled: [
-    "message of unknown outcome",
-    "messages of unknown outcome",
-    (id: string) => `\`${cli} messages list --project ${id} --status unknown\``
-  ]
-} as const
-
-/** Checks that no endpoint fails, and that no delivery or message waits for an operator or for a worker. */
-export const work = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  const stuck = yield* countStuck(sql)
-  const failing = yield* listFailing(sql, 1)
-  const abandoned = stuck.reduce((sum, { count, kind }) => sum + (kind === "abandoned" ? count : 0), 0)
-  if (abandoned > 0) {
-    return failed(
-      `${plural(abandoned, "attempt was", "attempts were")} left by a process that died`,
-      "Start a process with --role worker."
-    )
-  }
-  const found = [
-    ...failing.map(({ projectId, total }) => ({ kind: "failing", count: total, project: projectId }) as const),
-    ...stuck
-  ].flatMap(({ count, kind, project }) => {
-    if (kind === "abandoned" || project === null) return []
-    const [one, many, listIn] = kinds[kind]
-    const least = count === (kind === "failing" ? failingMax : maxCount) ? "at least " : ""
-    return [{ what: `${least}${plural(count, one, many)}`, command: listIn(project) }]
-  })
-  const commands = found.map(({ command }) => command).join(" and ")
-  return found.length === 0
-    ? ok("nothing waits for an operator")
-    : warning(found.map(({ what }) => what).join(", "), `Run ${commands}; other projects may have some, too.`)
-}).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
-
-/** A delivery that is due for longer is overdue, in seconds. */
-const overdueAfter = 5
-
-/** Checks that a worker runs, that none hangs, and that the deliveries that may be sent are sent. */
-export const workers = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  const live = yield* listWorkers(sql)
-  const [first] = yield* listDue(sql, 1)
-  const { behind = 0, oldestSeconds = 0 } = first ?? {}
-  const isOverdue = oldestSeconds >= overdueAfter
-  const queue = isOverdue ? `the oldest due delivery has waited ${Math.floor(oldestSeconds)} s` : "nothing is overdue"
-  const start = "Start a process with --role worker or --role all."
-  if (live.length === 0) {
-    return isOverdue ? failed(`no worker runs; ${queue}`, start) : ok(`no worker runs now; ${queue}`)
-  }
-  const named = live.map(
-    ({ host, id, role, silentSeconds, version }) =>
-      `${id} (${role}, ${version}, on ${host}; last sign ${silentSeconds.toFixed(1)} s ago)`
-  )
-  const found = `${plural(live.length, "worker", "workers")}: ${named.join(", ")}; ${queue}`
-  const hung = live.filter(({ isHung }) => isHung)
-  if (hung.length > 0) {
-    return failed(found, `Restart ${hung.map(({ host, id }) => `${id} on ${host}`).join(", ")}: it gives no sign.`)
-  }
-  return behind === 0 || first === undefined
-    ? ok(found)
-    : warning(
-        `${found}; ${plural(behind, "endpoint is", "endpoints are")} behind, though no answer asks for a pause`,
-        `Run \`${cli} webhooks list --project ${first.projectId}\`: an endpoint may be slow. Else start more workers.`
-      )
-}).pipe(Effect.catchCause(failure("Read the database's log: workers and deliveries can't be read.")))
-
-/** Names the keys with the most refused requests. That is a matter of their callers, so it is no failure. */
-export const requests = Effect.gen(function* () {
-  const refused = yield* listRefused(yield* SqlClient.SqlClient)
-  const named = refused.map(
-    ({ count, keyId, keyName, projectId, status }) =>
-      `${count} × ${status} of ${keyName} (${keyId}, project ${projectId})`
-  )
-  return ok(named.length === 0 ? "none was refused in the last day" : `refused in the last day: ${named.join(", ")}`)
-}).pipe(Effect.catchCause(failure("Read the database's log: refused requests can't be read.")))
-
-/** Checks that no key in use ends soon. */
-export const tokens = Effect.gen(function* () {
-  const ending = yield* listEnding(yield* SqlClient.SqlClient)
-  const [first] = ending
-  if (first === undefined) return ok("no key in use ends within 14 days")
-  const { days, keyId, name, projectId } = first
-  const least = ending.length === maxEnding ? "at least " : ""
-  return warning(
-    `${least}${plural(ending.length, "key", "keys")} in use end within 14 days: the first within ${plural(days, "day", "days")}, ${name} of project ${projectId}`,
-    `Run \`${cli} token rotate --key ${keyId}\` and give the new token to its caller; \`${cli} token list --project ${projectId}\` shows others.`
-  )
-}).pipe(Effect.catchCause(failure("Read the database's log: keys can't be read.")))
-
-/**
- * Checks that no project is being moved, and that no move has left a replication slot. PostgreSQL keeps its log for each slot until the
- * disk is full.
- */
-export const moves = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  const found = yield* slots(sql)
-  const marked = yield* sql<{ projectId: string; state: State }>`
-    SELECT project_id AS "projectId", move_state AS state FROM projects WHERE move_state IS NOT NULL
-    ORDER BY project_id LIMIT ${maxMoves}::int`
-  const named = found.map(
-    ({ active, keeps, projectId, slot }) =>
-      `${projectId === null ? `slot ${slot}` : `project ${projectId}`} (${active ? "copied now" : "not read"}, keeps ${Math.ceil(keeps / 1_000_000)} MB of the log)`
-  )
-  if (found.length === 0 && marked.length > 0) {
-    const states = marked.map(({ projectId, state }) => `project ${projectId}: ${progressOf[state]}`)
-    return warning(states.join(" "), "Run `project move` of each again, once the router leads to the other cell.")
-  }
-  if (found.length === 0) return ok("no project is being moved")
-  if (found.every(({ active }) => active))
-    return warning(`moving: ${named.join(", ")}`, "Nothing, while the moves run.")
-  return failed(
-    `left by a move: ${named.join(", ")}`,
-    `Run the move again, or \`project move --abort\`; drop a slot without a project by pg_drop_replication_slot.`
-  )
-}).pipe(Effect.catchCause(failure("Read the database's log: the replication slots can't be read.")))

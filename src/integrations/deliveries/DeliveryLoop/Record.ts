@@ -1,12 +1,90 @@
 /** Records the results of attempts: states, attempt logs and the health of endpoints (contract §10), in batches. */
-import type { SqlClient } from "effect/sql"
+import { Effect } from "effect"
+import type { SqlClient, SqlError } from "effect/sql"
+import { once, withTimeout } from "../../../sql/Database.ts"
+import type { Leased } from "./Claim.ts"
 import { formatInstant } from "../../../sql/Instants.ts"
-import { entryOf, logWith } from "../AttemptLog.ts"
-import { bucketOf, countAttempts } from "../AttemptMinutes.ts"
-import { type Result, separate, type Separated } from "./Results.ts"
+import { type Ended, entryOf, isGone, logWith, type Result, type Results, separate, type Separated } from "./Results.ts"
+import { bucketOf, countAttempts, countResults } from "../DeliveryMetrics.ts"
 import { after, failuresToPark, firstPause, literalsOf, longestPause } from "../States.ts"
-import type { Endpoint } from "./Visits.ts"
-import { isFailing } from "../Disabling.ts"
+import { type Endpoint, keyOf } from "./Visits.ts"
+import { disable, isFailing } from "../Disabling.ts"
+
+/** Runs a statement once, without a retry if a row is locked. */
+export const tried = <A>(effect: Effect.Effect<A, SqlError.SqlError>) => withTimeout(once(effect))
+
+interface Parts {
+  readonly results: Results
+  readonly queues: {
+    readonly recorded: (lease: Leased) => void
+    readonly name: (endpoints: ReadonlyArray<Endpoint>) => void
+  }
+  readonly concurrency: number
+  readonly disableAfterMillis: number
+  /** The number of the rows in which this worker counts attempts. */
+  readonly counter: bigint
+  readonly measured: boolean
+  /** Wakes the loop. */
+  readonly signal: () => void
+}
+
+const resultsIn = (batch: ReadonlyArray<Ended>) => batch.map(({ result }) => result)
+
+/** Makes the step of the loop that records results. If the database fails, it keeps them; after a defect it drops them. */
+export const makeRecording = (sql: SqlClient.SqlClient, parts: Parts) => {
+  const { concurrency, disableAfterMillis, measured, queues, results, signal } = parts
+  let { counter } = parts
+
+  /** Records a batch. Results whose rows other transactions have locked are deferred. */
+  const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
+    const gone = resultsIn(batch).filter(({ statusCode }) => isGone(statusCode))
+    const kept = gone.length === 0 ? [] : yield* tried(disable(sql, gone, "gone", disableAfterMillis))
+    const open = results.defer(batch, kept)
+    const endpoints = yield* tried(record(sql, resultsIn(open), { concurrency, disableAfterMillis, workerId: counter }))
+    const done = results.defer(
+      open,
+      endpoints.filter(({ isLocked }) => isLocked)
+    )
+    for (const { lease } of done) queues.recorded(lease)
+    queues.name(endpoints.filter(({ isDue }) => isDue))
+    const failing = new Set(endpoints.filter(({ isFailing }) => isFailing).map(keyOf))
+    const failed = resultsIn(done).filter((result) => failing.has(keyOf(result)))
+    // If this fails, the next failed attempt of the endpoint leads to another try.
+    if (failed.length > 0) yield* Effect.ignore(tried(disable(sql, failed, "failing", disableAfterMillis)))
+    if (measured) yield* countResults(resultsIn(done))
+  })
+
+  /** Records a batch of deferred results, but for those whose deliveries are still locked. */
+  const recordDeferred = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
+    const open = results.defer(batch, yield* tried(lockedDeliveries(sql, resultsIn(batch))))
+    if (open.length > 0) yield* recordBatch(open)
+  })
+
+  const recorded = (batch: ReadonlyArray<Ended>, by: typeof recordBatch) => {
+    if (batch.length === 0) return Effect.void
+    return by(batch).pipe(
+      Effect.catchTag("Contended", () =>
+        Effect.sync(() => {
+          // A row of counts may be what is locked: from now on, this worker counts in new rows.
+          counter++
+          results.defer(batch, resultsIn(batch))
+        })
+      ),
+      Effect.tapError(() => Effect.sync(() => results.keep(batch))),
+      Effect.tapDefect(() => Effect.sync(() => batch.forEach(({ lease }) => queues.recorded(lease)))),
+      Effect.uninterruptible,
+      Effect.ensuring(Effect.sync(() => (results.isEmpty() ? undefined : signal())))
+    )
+  }
+
+  /** Records a batch and, if a poll is due, a batch of deferred results. */
+  const recordResults = (isPoll: () => boolean) =>
+    Effect.suspend(() => recorded(results.take(), recordBatch)).pipe(
+      Effect.andThen(Effect.suspend(() => (isPoll() ? recorded(results.takeDeferred(), recordDeferred) : Effect.void)))
+    )
+
+  return { recordBatch, recordResults }
+}
 
 const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) =>
   `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"responseBody":${JSON.stringify(responseBody)}}`

@@ -6,8 +6,7 @@ import { Clock, Effect, Option, Schema } from "effect"
 import { currentTraceparent } from "../../../outbound/Exchange.ts"
 import { signedHeaders } from "../../../secrets/StandardWebhooks.ts"
 import { isUnsafe } from "../../../platform/Text.ts"
-import { call, jsonBody, type Reply } from "./Call.ts"
-import { connector, HttpUrl, secret } from "./Connector.ts"
+import { call, connector, HttpUrl, jsonBody, type Reply, secret } from "./Connector.ts"
 import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
 
 /** A secret in the standard or the URL-safe base64 alphabet. The libraries of Standard Webhooks accept both. */

@@ -3,8 +3,7 @@
  * not idempotent.
  */
 import { Duration, Effect, Option, Redacted, Schema } from "effect"
-import { call, jsonBody, type Reply } from "./Call.ts"
-import { connector, HttpUrl, secret } from "./Connector.ts"
+import { call, connector, HttpUrl, jsonBody, type Reply, secret } from "./Connector.ts"
 import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
 
 /** A bot token. It has only characters that need no escapes in a URL path. */

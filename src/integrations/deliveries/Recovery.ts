@@ -2,12 +2,12 @@
  * Finds deliveries that a dead or slow process has left. `reclaim` finds deliveries of dead workers and of expired leases.
  * `sweep` finds endpoints whose row does not show that they have pending deliveries, and says from where on queues are read.
  */
-import { isAwake } from "../../../platform/Moves.ts"
 import type { SqlClient, Statement } from "effect/sql"
-import type { Worker } from "../../../work/Worker.ts"
-import { logWith } from "../AttemptLog.ts"
-import { literalsOf } from "../States.ts"
-import type { Endpoint } from "../DeliveryLoop/Visits.ts"
+import { isAwake } from "../../platform/Moves.ts"
+import type { Worker } from "../../work/Worker.ts"
+import { logWith } from "./DeliveryLoop/Results.ts"
+import { literalsOf } from "./States.ts"
+import type { Endpoint } from "./DeliveryLoop/Visits.ts"
 
 const endpointsPerStatement = 5_000
 

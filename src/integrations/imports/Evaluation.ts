@@ -9,8 +9,30 @@ import {
   type ImportPreview,
   type UnsupportedField,
   type UnsupportedReason
-} from "../../../api/integrations/Preview.ts"
-import { importFields } from "../ImportFields.ts"
+} from "../../api/integrations/Preview.ts"
+import { clientFields } from "../../api/crm/Clients.ts"
+import { dealFields } from "../../api/crm/Deals.ts"
+import { noteFields } from "../../api/crm/Notes.ts"
+import { taskFields } from "../../api/integrations/Events.ts"
+import { Instant, text } from "../../api/schema/Fields.ts"
+
+const { amountMinor, currency, expectedCloseDate, title } = dealFields
+const { displayName, email, firstName, lastName, phone, tags } = clientFields
+const sale = { title, amountMinor, currency, expectedCloseDate }
+
+/**
+ * The fields that an import profile can map external fields to, by entity type (contract §12). Fields that are also in the API use its schemas,
+ * so that both accept the same values.
+ */
+export const importFields = {
+  contact: { displayName, firstName, lastName, email, phone, tags },
+  organization: { name: text(1, 160) },
+  lead: sale,
+  deal: sale,
+  task: taskFields,
+  activity: { title: text(1, 160), at: Instant },
+  note: noteFields
+} as const satisfies Record<EntityType, Readonly<Record<string, Schema.Codec<unknown, unknown>>>>
 
 /** A record of the external system, from the project file. */
 export interface StagedRecord {

@@ -2,7 +2,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import { pruneAudiences } from "../../src/campaigns/AudiencePruner.ts"
+import { pruneAudiences } from "../../src/campaigns/Retention.ts"
 import { settleMessage } from "../../src/messaging/Messages.ts"
 import { Operator } from "../../src/operators/Audit.ts"
 import * as Retentions from "../../src/service/Retentions.ts"
@@ -63,7 +63,7 @@ const settings = Settings.layer.pipe(
 )
 const pruner = Retentions.layer.pipe(Layer.provide([settings, Supervisor.layer]))
 
-layer(TestDatabase.layer)("AudiencePruner", (it) => {
+layer(TestDatabase.layer)("the retention of audiences", (it) => {
   it.effect(
     "removes abandoned audiences of every project with all their recipients, and keeps the others",
     function* () {

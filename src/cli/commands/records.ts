@@ -1,0 +1,144 @@
+/** `audit`, `find` and `task`: what operators did, which record an id names, and the tasks that operators make. */
+import { Effect, Option, Schema } from "effect"
+import { Argument, Command, Flag } from "effect/cli"
+import { type Entry, listActions, listServiceActions, recordDone } from "../../operators/Audit.ts"
+import * as Flags from "../Flags.ts"
+import { onMigratedDatabase } from "../OnDatabase.ts"
+import { findRecords, historyOf } from "../../project/History.ts"
+import { answer, answerPage, cli, tableOf } from "../Output.ts"
+import { itemOf } from "./deliveries.ts"
+import { taskFields } from "../../api/integrations/Events.ts"
+import { ClientId, DealId, type ProjectId, TaskId } from "../../api/schema/Ids.ts"
+import { Instant } from "../../api/schema/Fields.ts"
+import { completeTask, createTask, TaskReferenceUnknown } from "../../crm/Tasks.ts"
+
+const list = Command.make(
+  "list",
+  {
+    json: Flags.json,
+    project: Flags.id("project", "The project's id; if not given, what concerns all projects").pipe(Flag.optional),
+    ...Flags.rangeByAge
+  },
+  Effect.fn(function* ({ json, project, ...range }) {
+    const found = Option.isSome(project)
+      ? yield* listActions(yield* Flags.projectId(project.value), range)
+      : yield* listServiceActions(range)
+    yield* answerPage(json, { items: found.items.map(entryOf), next: found.next }, "actions")
+  }, onMigratedDatabase)
+).pipe(
+  Command.withDescription(
+    "List the actions of operators in a project, or those that concern all projects, the newest first"
+  ),
+  Command.withExamples([{ command: `${cli} audit list --project demo` }])
+)
+
+const entryOf = ({ action, actor, at, detail, target }: Entry) => ({ at, actor, action, target, detail })
+
+export const audit = Command.make("audit").pipe(
+  Command.withDescription("List the actions of operators, in commands and in the console"),
+  Command.withSubcommands([list])
+)
+
+export const find = Command.make(
+  "find",
+  {
+    json: Flags.json,
+    project: Flags.id("project", "Search this project alone").pipe(Flag.optional),
+    id: Argument.String("id").pipe(
+      Argument.withMetavar("ID"),
+      Argument.withDescription("The id of a record, a request or a trace, or an idempotency key, or its beginning")
+    )
+  },
+  Effect.fn(function* ({ id, json, project }) {
+    const items = yield* findRecords(Option.getOrNull(project), id)
+    const exact = items.filter((item) => item.id === id)
+    const [only, ...others] = exact.length > 0 ? exact : items
+    if (only === undefined || others.length > 0) return yield* answerPage(json, { items, next: null }, "records")
+    const history = yield* historyOf(yield* Flags.projectId(only.projectId), only)
+    const { actions, commands, deliveries, events } = history
+    const parts = [
+      items,
+      commands,
+      actions.map(entryOf),
+      events.map(({ id, occurredAt, type }) => ({ id, type, occurredAt })),
+      deliveries.map(itemOf)
+    ]
+    const tables = parts.filter((part) => part.length > 0).map(tableOf)
+    yield* answer(json, { items, next: null, ...history }, tables.join("\n\n"))
+  }, onMigratedDatabase)
+).pipe(
+  Command.withDescription(
+    "Find records, requests, traces and idempotency keys by an id or its beginning; of a single one, the commands with their API keys, the events and the deliveries"
+  ),
+  Command.withExamples([{ command: `${cli} find dlv_0193f0cbd4e57f70819203a4b5c6d7e8` }])
+)
+
+const create = Command.make(
+  "create",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    title: Flags.decodedFlag("title", taskFields.title).pipe(
+      Flag.withMetavar("TITLE"),
+      Flag.withDescription("The task's title (required)")
+    ),
+    deal: Flags.id("deal", "The id of a deal").pipe(Flag.optional),
+    client: Flags.id("client", "The id of a client").pipe(Flag.optional),
+    due: Flags.decodedFlag("due", Instant).pipe(
+      Flag.withMetavar("TIME"),
+      Flag.withDescription("The due time in RFC 3339, such as 2026-12-01T09:00:00Z"),
+      Flag.optional
+    )
+  },
+  Effect.fn(function* ({ client, deal, due, json, project, title }) {
+    const projectId = yield* Flags.projectId(project)
+    const named = namedIn(projectId)
+    const taskId = yield* createTask(projectId, {
+      title,
+      dealId: Option.isSome(deal) ? yield* named("deal", DealId, deal.value) : null,
+      clientId: Option.isSome(client) ? yield* named("client", ClientId, client.value) : null,
+      dueAt: Option.getOrNull(due)
+    })
+    yield* recordDone(projectId, { action: "task.create", target: taskId })
+    yield* answer(json, { taskId }, `Task ${taskId} is created`)
+  }, onMigratedDatabase)
+).pipe(
+  Command.withDescription("Create a task and emit crm.task.created.v1"),
+  Command.withExamples([
+    { command: `${cli} task create --project demo --title "Call back" --client cli_mara --due 2026-12-01T09:00:00Z` }
+  ])
+)
+
+const complete = Command.make(
+  "complete",
+  {
+    json: Flags.json,
+    project: Flags.project,
+    task: Flags.id("task", "The task's id (required)")
+  },
+  Effect.fn(function* ({ json, project, task }) {
+    const projectId = yield* Flags.projectId(project)
+    const taskId = yield* namedIn(projectId)("task", TaskId, task)
+    yield* completeTask(projectId, taskId)
+    yield* recordDone(projectId, { action: "task.complete", target: taskId })
+    yield* answer(json, { taskId }, `Task ${taskId} is completed`)
+  }, onMigratedDatabase)
+).pipe(
+  Command.withDescription("Complete a task and emit crm.task.completed.v1"),
+  Command.withExamples([
+    { command: `${cli} task complete --project demo --task task_0193f0c8a1b27c4d9e5f60718293a4b5` }
+  ])
+)
+
+export const task = Command.make("task").pipe(
+  Command.withDescription("Create and complete the tasks of a project"),
+  Command.withSubcommands([create, complete])
+)
+
+/** Decodes the id of a record. If the id is malformed, fails as if the record did not exist. */
+const namedIn =
+  (projectId: ProjectId) =>
+  <Id>(kind: "task" | "deal" | "client", schema: Schema.Codec<Id, string>, id: string) =>
+    Schema.decodeEffect(schema)(id).pipe(
+      Effect.mapError(() => new TaskReferenceUnknown({ projectId, unknown: [{ kind, id }] }))
+    )

@@ -1,0 +1,104 @@
+/** What an action of operators is: what it needs, asks, does and reports. `Actions.ts` has the table. */
+import { Effect, Schema } from "effect"
+import type { SqlClient, SqlError } from "effect/sql"
+import { ProjectId } from "../api/schema/Ids.ts"
+import type { Sender } from "../integrations/endpoints/Sender.ts"
+import { newId } from "../platform/NewId.ts"
+import type { Mutations } from "../commands/Mutations.ts"
+import type { Operator } from "../operators/Audit.ts"
+import { ProjectUnknown, type Refused } from "../operators/Refusals.ts"
+import type { Notifier } from "../outbox/Outbox.ts"
+import type { ApiKeys } from "../http/auth/ApiKeys.ts"
+import type { SecretBox } from "../secrets/SecretBox.ts"
+import type { Kind } from "./History.ts"
+
+/** What an action will do, shown before it is carried out. */
+interface Question {
+  readonly title: string
+  readonly message: string
+  readonly label: string
+  /** The document of a dry run. */
+  readonly document?: object
+}
+
+/** What an action has done. */
+interface Outcome {
+  readonly title: string
+  readonly message: string
+  /** The document that the command prints with `--json`. */
+  readonly document: object
+  /** Texts by their name, which only the answer to the action shows. */
+  readonly texts?: Readonly<Record<string, string>>
+  /** The action was carried out, and its result is a failure, such as the answer 500 to a test event. */
+  readonly isFailure?: boolean
+}
+
+type ActionError = ProjectUnknown | Refused | SqlError.SqlError | Schema.SchemaError
+export type ActionServices = SqlClient.SqlClient | Mutations | Notifier | Operator | Sender | SecretBox | ApiKeys
+
+type Asked = Effect.Effect<Question, ActionError, ActionServices>
+type Done = Effect.Effect<Outcome, ActionError, ActionServices>
+type Texts = Readonly<Record<string, Schema.Codec<unknown, string>>>
+
+interface Definition<Fields extends Texts> {
+  /** The kind of the record on whose page the console shows the outcome. A field of this name has the id of the record. */
+  readonly target: Kind
+  readonly fields: Fields
+  readonly descriptions: { readonly [Name in keyof Fields]: string }
+  readonly defaults?: { readonly [Name in keyof Fields]?: string }
+  /** Present if the action ends or sends something that cannot be taken back. */
+  readonly question?: (given: Given<Fields>) => Asked
+  readonly run: (given: Given<Fields>) => Done
+}
+
+type Given<Fields extends Texts> = Schema.Struct<Fields>["Type"] & {
+  readonly projectId: ProjectId
+  /** 32 hexadecimal digits, equal if the confirmation of one question is sent twice. */
+  readonly once: string
+}
+
+export interface Action {
+  readonly target: Kind
+  readonly asks: boolean
+  /** The fields in order. A field without a default is required. */
+  readonly fields: ReadonlyArray<{
+    readonly name: string
+    readonly description: string
+    readonly schema: Schema.Codec<unknown, string>
+    readonly default: string | undefined
+  }>
+  /** Reads the texts of the fields. Fails with `SchemaError` if one is missing or invalid. */
+  readonly on: (
+    projectId: string,
+    once: string,
+    texts: Readonly<Record<string, string>>
+  ) => Effect.Effect<{ readonly question: Asked | undefined; readonly run: Done }, ProjectUnknown | Schema.SchemaError>
+}
+
+/** Returns a new `once` of an action. */
+export const newOnce = Effect.map(newId("opr"), (id) => id.slice(4))
+
+const decodeOnce = Schema.decodeEffect(Schema.String.check(Schema.isPattern(/^[0-9a-f]{32}$/)))
+
+/** Declares an action. */
+export const action = <const Fields extends Texts>(definition: Definition<Fields>): Action => {
+  const { defaults, descriptions, fields, question, run, target } = definition
+  const decode = Schema.decodeUnknownEffect(Schema.Struct(fields), { errors: "all" })
+  return {
+    target,
+    asks: question !== undefined,
+    fields: Object.entries(fields).map(([name, schema]) => ({
+      name,
+      schema,
+      description: descriptions[name] ?? "",
+      default: defaults?.[name]
+    })),
+    on: Effect.fnUntraced(function* (project, once, texts) {
+      const projectId = yield* Schema.decodeEffect(ProjectId)(project).pipe(
+        Effect.mapError(() => new ProjectUnknown({ projectId: project }))
+      )
+      const given = { ...(yield* decode({ ...defaults, ...texts })), projectId, once: yield* decodeOnce(once) }
+      return { question: question?.(given), run: Effect.suspend(() => run(given)) }
+    })
+  }
+}
