@@ -261,7 +261,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the body of a
   })
 })
 
-// `Campaigns.audience.properties` tests whom it contains.
+// `Campaigns.audience` tests whom it contains.
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign's audience", (it) => {
   it.effect("has at most 500,000 candidates", function* () {
     const { command, projectId, server } = yield* open({ segments: [{ id: "large", name: "Large", clientIds: [] }] })

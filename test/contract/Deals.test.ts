@@ -1,4 +1,4 @@
-/** Creates and patches of deals at the same time, and the installations and the trace of their events (contract §5, §7, §10). */
+/** The rules of deals, creates and patches of deals at the same time, and the installations and the trace of their events (contract §5, §7, §10). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { type DealShape, problemOf, receiptOf } from "../support/ContractAnswers.ts"
@@ -6,8 +6,82 @@ import { enable, eventsOf, subscribe } from "../support/Events.ts"
 import { untilBlocking } from "../support/Locks.ts"
 import { put } from "../support/Rows.ts"
 import { atOnce } from "./Clients.support.ts"
-import { api, created, eventsOfChanges, openSubscribed, updated } from "./Deals.events.support.ts"
+import { api, created, eventsOfChanges, openSubscribed, stageChanged, updated } from "./Deals.events.support.ts"
 import { open } from "./Deals.support.ts"
+import { assertRefused, follow, now, type Step } from "./Records.support.ts"
+
+/** A text that SQL, JSON or HTML could change on its way into an event. */
+const awkward = "'; -- \"\\ \u0001\n\u2028 e\u0301 é </script>&amp;"
+
+/** A deal of which only the title was given; without what the service chooses. */
+const fresh: Omit<DealShape, "id" | "createdAt" | "updatedAt"> = {
+  title: "A",
+  clientId: null,
+  organizationId: null,
+  pipelineId: "sales",
+  stageId: "new",
+  status: "open",
+  lifecycle: "active",
+  amountMinor: null,
+  currency: null,
+  expectedCloseDate: null,
+  responsibleMemberId: null,
+  lostReason: null,
+  externalId: null,
+  closedAt: null,
+  version: 1
+}
+
+const unknown = [404, "deal_reference_not_found"] as const
+const taken = [409, "external_id_taken"] as const
+const invalid = (member: string) => [400, "validation_failed", member] as const
+const unsettled = [400, "deal_status_invalid"] as const
+
+/** Patches of one deal, in which archived and inactive records may be named, as may an archived deal be patched. */
+const steps: ReadonlyArray<Step> = [
+  [{}, invalid("body")],
+  [{ title: awkward }],
+  [{ title: awkward }, "nothing"],
+  [{ title: "😀".repeat(160), clientId: "c", organizationId: "o", responsibleMemberId: "m" }],
+  [{ clientId: "gone", organizationId: "old", responsibleMemberId: "idle" }],
+  [{ title: "B", clientId: "nobody" }, unknown],
+  [{ organizationId: "nobody" }, unknown],
+  [{ responsibleMemberId: "nobody" }, unknown],
+  [{ clientId: null, organizationId: null, responsibleMemberId: null }],
+  [{ externalId: "taken" }, taken],
+  [{ externalId: "x" }],
+  [{ externalId: "x" }, "nothing"],
+  [{ externalId: null }],
+  [{ expectedCloseDate: "2024-02-29" }],
+  [{ amountMinor: 1 }, invalid("body/currency")],
+  [{ currency: "EUR" }, invalid("body/amountMinor")],
+  [{ amountMinor: 2 ** 53 - 1, currency: "JPY" }],
+  [{ amountMinor: null }, invalid("body/amountMinor")],
+  [{ currency: null }, invalid("body/currency")],
+  [{ amountMinor: 0 }],
+  [{ currency: "EUR" }],
+  [{ amountMinor: null, currency: null, expectedCloseDate: null }],
+  [{ stageId: "closing" }],
+  [{ stageId: "intake" }, unknown],
+  [{ pipelineId: "sales" }, "nothing"],
+  [{ pipelineId: "service" }, { stageId: "intake" }],
+  [{ pipelineId: "service", stageId: "new" }, unknown],
+  [{ pipelineId: "nothing" }, unknown],
+  [{ pipelineId: "sales", stageId: "agreed" }],
+  [{ lostReason: "y" }, invalid("body/lostReason")],
+  [{ status: "won", lostReason: "y" }, invalid("body/lostReason")],
+  [{ status: "lost", lostReason: awkward }, { closedAt: now }],
+  [{ status: "won" }, unsettled],
+  [{ status: "lost", lostReason: "y" }],
+  [{ title: "C", stageId: "new" }],
+  [{ status: "open" }, { lostReason: null, closedAt: null }],
+  [{ status: "won" }, { closedAt: now }],
+  [{ status: "lost" }, unsettled],
+  [{ status: "won" }, "nothing"],
+  [{ lifecycle: "archived" }],
+  [{ title: "D", status: "open" }, { closedAt: null }],
+  [{ lifecycle: "active", status: "lost" }, { closedAt: now }]
+]
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index)
 
@@ -20,6 +94,64 @@ layer(api, { excludeTestServices: true })("a deal", (it) => {
     assert.strictEqual((yield* page()).items.length, 0)
     assert.deepInclude(yield* created({ pipelineId: "sales" }), { pipelineId: "sales", stageId: "new" })
   })
+
+  it.effect("is created with what is given and the first stage of its pipeline, or not at all", function* () {
+    const { create, created, page } = yield* open()
+    const one = yield* created({ title: "A" })
+    assert.deepStrictEqual(one, { ...fresh, id: one.id, createdAt: one.createdAt, updatedAt: one.createdAt })
+    const given = { pipelineId: "service", clientId: "gone", externalId: "taken", amountMinor: 0, currency: "EUR" }
+    assert.deepInclude(yield* created(given), { ...given, stageId: "intake" })
+    assert.deepInclude(yield* created({ stageId: "closing" }), { pipelineId: "sales", stageId: "closing" })
+    for (const [body, refusal] of [
+      [{ clientId: "nobody" }, unknown],
+      [{ organizationId: "nobody" }, unknown],
+      [{ responsibleMemberId: "nobody" }, unknown],
+      [{ pipelineId: "nothing" }, unknown],
+      [{ stageId: "intake" }, unknown],
+      [{ externalId: "taken" }, taken],
+      [{ amountMinor: 1 }, invalid("body/currency")],
+      [{ currency: "EUR" }, invalid("body/amountMinor")]
+    ] as const) {
+      assertRefused(yield* create({ title: "A", ...body }), refusal)
+    }
+    assert.strictEqual((yield* page()).items.length, 3)
+  })
+
+  it.effect(
+    "is patched as the contract says, with an event of each change for those that subscribe to it",
+    function* () {
+      const calls = yield* openSubscribed()
+      const { projectId, received, sql } = calls
+      yield* calls.created({ externalId: "taken" })
+      const { id } = yield* calls.created()
+      yield* subscribe(sql, projectId, "moves", [stageChanged])
+      yield* subscribe(sql, projectId, "off", undefined, false)
+      const records = yield* follow(calls, id, steps)
+      const [, , ...events] = yield* received
+      assert.deepStrictEqual(events, [...eventsOfChanges(records)])
+      for (const { installations, type } of (yield* eventsOf(sql, projectId)).slice(2)) {
+        assert.deepStrictEqual(installations, type === stageChanged ? ["moves", "shop"] : ["shop"])
+      }
+    }
+  )
+
+  it.effect(
+    "has its events stored for those that subscribe, also while they are disabled, and for no one else",
+    function* () {
+      const { created: made, patched, projectId, server } = yield* open()
+      yield* subscribe(server.sql, projectId, "moves", [stageChanged])
+      yield* subscribe(server.sql, projectId, "off", [updated], false)
+      yield* patched((yield* made()).id, { stageId: "closing" })
+      const events = yield* eventsOf(server.sql, projectId)
+      assert.deepStrictEqual(
+        events.map(({ installations, type }) => [type, installations]),
+        [
+          [updated, []],
+          [stageChanged, ["moves"]]
+        ]
+      )
+    }
+  )
 
   it.effect("is closed by one of two concurrent outcomes", function* () {
     const { created, patch, read } = yield* open()

@@ -1,5 +1,7 @@
 /** The operations on the clients or the deals of a project with one of its tokens. */
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
+import { faultsOf, problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { walkPages } from "../support/Pages.ts"
 import type { Parts, Seeded, TestServer } from "../support/TestServer.ts"
@@ -38,3 +40,53 @@ export const callsOn =
         walkPages((query) => Effect.map(list(query), pageOf), query, between)
     }
   }
+
+/** A refusal: its status, its code, and the members at fault. */
+type Refusal = readonly [status: number, code: string, ...faults: ReadonlyArray<string>]
+
+/** The time of a change. */
+export const now = Symbol("now")
+
+/** A patch, and what it does: it is refused, changes nothing, or sets its members and these. */
+export type Step = readonly [patch: object, does?: Refusal | "nothing" | object]
+
+const isRefusal = (does: object | string): does is Refusal => Array.isArray(does)
+
+/** Asserts that an answer is the refusal, with all of its faults. */
+export const assertRefused = (answer: Answer, [status, code, ...faults]: Refusal) => {
+  problemOf(answer, status, code)
+  if (faults.length > 0) assert.deepStrictEqual(faultsOf(answer), faults)
+}
+
+/** Sends the patches one after the other and asserts what each does; returns the record at first and after each change. */
+export const follow = Effect.fnUntraced(function* <R extends { readonly version: number; readonly updatedAt: string }>(
+  calls: {
+    readonly patch: (id: string, json: unknown) => Effect.Effect<Answer>
+    readonly read: (id: string) => Effect.Effect<R>
+  },
+  id: string,
+  steps: ReadonlyArray<Step>
+) {
+  let before = yield* calls.read(id)
+  const records = [before]
+  for (const [patch, does = {}] of steps) {
+    const what = JSON.stringify(patch)
+    const answer = yield* calls.patch(id, patch)
+    const after = yield* calls.read(id)
+    const refused = isRefusal(does)
+    const changed = !refused && does !== "nothing"
+    if (refused) assertRefused(answer, does)
+    else {
+      const receipt = { resourceId: id, changed, version: after.version, replayed: false }
+      assert.deepStrictEqual(receiptOf(answer, 200), receipt, what)
+    }
+    const { updatedAt } = after
+    assert.isTrue(updatedAt >= before.updatedAt, what)
+    const more = Object.entries(does).map(([member, value]) => [member, value === now ? updatedAt : value])
+    const expected = { ...before, ...patch, ...Object.fromEntries(more), version: before.version + 1, updatedAt }
+    assert.deepStrictEqual(after, changed ? expected : before, what)
+    if (changed) records.push(after)
+    before = after
+  }
+  return records
+})

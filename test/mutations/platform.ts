@@ -15,7 +15,7 @@ const limits = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
 const buckets = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
 const throttle = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
 const listening = mutating("cli/commands/listen.ts", "cli/listen")
-const outbox = mutating("outbox/Outbox.ts", "contract/Deals", "contract/Deals.properties")
+const outbox = mutating("outbox/Outbox.ts", "contract/Deals")
 const preconditions = mutating("commands/Command.ts", "contract/Walk.conditions")
 const conditions = mutating("http/path/Handlers.ts", "contract/Walk.conditions")
 const signatures = mutating("secrets/StandardWebhooks.ts", "secrets/SecretBox")
@@ -138,7 +138,7 @@ export const platform = [
   throttle("Math.ceil(millis", "Math.floor(millis"),
   throttle("(left * windowSeconds) / limit", "windowSeconds"),
   throttle(": wholeSeconds(nextAfter)", ": 0"),
-  mutating("sql/Columns.ts", "contract/Deals.properties")("HH24:MI:SS.MS", "HH24:MI:SS"),
+  mutating("sql/Columns.ts", "contract/Deals")("HH24:MI:SS.MS", "HH24:MI:SS"),
   hanging(keyReads(": readKnown(keyId)", ": readUnknown(keyId)")),
   keyReads("known ?? missing.get(keyId)", "known"),
   keyReads("capacity: maxWaiting", ""),
