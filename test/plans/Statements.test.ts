@@ -29,10 +29,10 @@ const takenBefore = [
 /** Plans that read more rows the more there are, each for a reason. All others find a page, or a few rows, by an index. */
 const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   "the webhooks of a project, each of which may subscribe to the event": [
-    "src/crm/Clients.ts create: reads webhooks without a limit by webhooks_pkey",
+    "src/crm/Clients.ts createClients: reads webhooks without a limit by webhooks_pkey",
     "src/crm/Clients/Erase.ts erase: reads webhooks without a limit by webhooks_pkey",
     "src/crm/Clients/Patch.ts patch: reads webhooks without a limit by webhooks_pkey",
-    "src/crm/Deals.ts create: reads webhooks without a limit by webhooks_pkey",
+    "src/crm/Deals.ts createDeals: reads webhooks without a limit by webhooks_pkey",
     "src/crm/Deals/Patch.ts patch: reads webhooks without a limit by webhooks_pkey",
     "src/crm/Tasks.ts complete: reads webhooks without a limit by webhooks_pkey",
     "src/crm/Tasks.ts create: reads webhooks without a limit by webhooks_pkey"
