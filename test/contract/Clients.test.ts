@@ -27,7 +27,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("a client", (it) => {
   })
 })
 
-// `Grouped.properties` tests the capacity under concurrent commands.
+// `Grouped` tests the capacity under concurrent commands.
 layer(TestServer.layer(), { excludeTestServices: true })("the contact capacity", (it) => {
   it.effect("counts active clients alone, so archiving frees a place and activation takes one", function* () {
     const { create, created, patch } = yield* open({

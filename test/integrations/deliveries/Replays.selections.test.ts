@@ -1,0 +1,102 @@
+/** What a replay selects: each selected event is repeated exactly once, in steps that leave few deliveries open. */
+import { assert } from "@effect/vitest"
+import { type EventType } from "../../../src/api/integrations/Events.ts"
+import { type ReplayFilter } from "../../../src/api/integrations/Replays.ts"
+import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
+import { firstIdAt } from "../../../src/platform/NewId.ts"
+import { start } from "../../../src/integrations/deliveries/Replays.ts"
+import { step } from "../../../src/integrations/deliveries/Replayer.ts"
+import { TestServer } from "../../support/TestServer.ts"
+import { put } from "../../support/Rows.ts"
+import { layerOf, open } from "./Deliveries.support.ts"
+
+const created = "crm.deal.created.v1"
+const updated = "crm.deal.updated.v1"
+const task = "crm.task.created.v1"
+
+const epoch = Date.parse("2026-01-01T00:00:00Z")
+
+/** When an event occurred, in milliseconds, and the state of its delivery; `none` if it has no delivery to the installation. */
+type Stored = readonly [at: number, status: string, type?: EventType, installation?: string]
+
+/** The webhooks were made at 10, so what occurred since then and was delivered to no one was missed. */
+const stored: Readonly<Record<string, Stored>> = {
+  a: [5, "dead"],
+  b: [6, "delivered", updated],
+  c: [7, "pending"],
+  d: [8, "none"],
+  e: [9, "dead", created, "other"],
+  f: [10, "none"],
+  g: [11, "dead", task],
+  h: [12, "dead", created, "other"],
+  i: [12, "dead"],
+  j: [13, "dead", updated],
+  k: [14, "dead"]
+}
+
+const selections: ReadonlyArray<
+  readonly [ReplayFilter, ReadonlyArray<EventType>, since: number, until: number, string]
+> = [
+  ["all", [created, updated], 0, 20, "abfhijk"],
+  ["dead", [created, updated], 0, 20, "afhijk"],
+  ["delivered", [created, updated], 0, 20, "b"],
+  ["all", [updated], 0, 20, "bj"],
+  ["dead", [created], 5, 12, "af"],
+  ["all", [created, updated], 6, 7, "b"],
+  ["all", [created, updated], 7, 10, ""],
+  ["all", [created, updated], 12, 12, ""]
+]
+
+layerOf({}, "api")("a replay", (it) => {
+  it.effect("repeats exactly what is selected, each once, and has at most its number of deliveries open", function* () {
+    const server = yield* TestServer
+    const { sql } = server
+    for (const [filter, eventTypes, since, until, expected] of selections) {
+      const project = yield* open(server, ["shop", "other"])
+      const projectId = ProjectId.make(project.projectId)
+      for (const shop of ["shop", "other"]) yield* project.subscribe(shop, "http://127.0.0.1:9/", [created, updated])
+      yield* sql`UPDATE webhooks SET created_at = ${new Date(epoch + 10)}::timestamptz WHERE project_id = ${projectId}`
+      const names = new Map<string, string>()
+      for (const [name, [at, status, type = created, installation = "shop"]] of Object.entries(stored)) {
+        const time = new Date(epoch + at)
+        const id = `${firstIdAt("evt", time.getTime())}7${name.padStart(19, "0")}`
+        names.set(id, name)
+        yield* put(sql, "events", { project_id: projectId, id, type, occurred_at: time })
+        if (status === "none") continue
+        yield* put(sql, "deliveries", {
+          project_id: projectId,
+          id: `dlv_${name}`,
+          installation_id: installation,
+          event_id: id,
+          event_type: type,
+          status,
+          available_at: status === "pending" ? "infinity" : null,
+          finished_at: status === "pending" ? null : time,
+          created_at: time,
+          attempt_log: status === "delivered" ? [{ statusCode: 204 }] : []
+        })
+      }
+
+      const period = { since: new Date(epoch + since), until: new Date(epoch + until) }
+      const replay = { projectId, id: "rpl", installationId: InstallationId.make("shop"), until: period.until }
+      yield* start(sql, { ...replay, ...period, eventTypes, filter, actor: "tester" })
+      for (let state = "running"; state === "running";) {
+        // Two steps before the endpoint answers.
+        for (let n = 0; n < 2; n++) yield* step(sql, replay, 2)
+        const [open] = yield* sql<{ readonly count: number; readonly state: string }>`
+          WITH ended AS (
+            UPDATE deliveries SET status = 'delivered', finished_at = now(), available_at = NULL,
+              attempt_log = '[{"statusCode":200}]'
+            WHERE project_id = ${projectId} AND replay_id = 'rpl' AND finished_at IS NULL RETURNING 1
+          )
+          SELECT (SELECT count(*)::int FROM ended) AS count, state FROM replays WHERE project_id = ${projectId}`
+        assert.isAtMost(open?.count ?? 0, 4)
+        state = open?.state ?? ""
+      }
+      const repeats = yield* sql<{ readonly eventId: string }>`
+        SELECT event_id AS "eventId" FROM deliveries WHERE project_id = ${projectId} AND replay_id = 'rpl'`
+      const repeated = repeats.map(({ eventId }) => names.get(eventId)).toSorted()
+      assert.strictEqual(repeated.join(""), expected, `${filter} ${eventTypes.join()} ${since} ${until}`)
+    }
+  })
+})
