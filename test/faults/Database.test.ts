@@ -221,29 +221,3 @@ it("a service whose password is changed answers 503 and logs the reason, until t
   await recovers(own)
   assert.notInclude(own.stderr(), "ERROR")
 })
-
-it("a service whose PostgreSQL is a standby reads, is not ready, and opens new sessions until it is promoted", async () => {
-  const sql = await session(cluster.url)
-  const [row] = await sql("SELECT current_setting('data_directory') AS directory")
-  await sql(`COPY (SELECT WHERE false) TO '${String(row?.["directory"])}/standby.signal'`)
-  await cluster.stop()
-  await cluster.start()
-  const own = await session(cluster.url)
-  const sessions = async () => {
-    const rows = await own("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'developer-api%'")
-    return rows.map(({ pid }) => pid)
-  }
-  await eventually(async () => assert.strictEqual((await listClients(service.url, token)).status, 200))
-  // Sessions that are older than a second are replaced, as their address may lead to a primary by now.
-  await sleep(1_500)
-  const before = await sessions()
-  expectProblem(await createClient(service.url, token, "at-a-standby", "Standby"), 503, "service_unavailable")
-  expectProblem(await send(`${service.url}/readyz`), 503, "service_unavailable")
-  await eventually(async () => {
-    const now = await sessions()
-    assert.isFalse(before.some((pid) => now.includes(pid)))
-  })
-  await own("SELECT pg_promote()")
-  await insist(service, "at-a-standby", "Standby")
-  await recovers(service)
-})

@@ -12,7 +12,7 @@ import { cpuMillis } from "../bench/Cpu.ts"
 import { startService } from "../support/Process.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { samples, World } from "../contract/Samples.ts"
-import { hostileBodies } from "../support/HostileBodies.ts"
+import { hostileBatches, hostileBodies } from "../support/HostileBodies.ts"
 import { mcpRequest } from "../support/Mcp.ts"
 import { requestsOf } from "./Fuzz.support.ts"
 import { serviceEnv } from "./Projects.support.ts"
@@ -108,7 +108,7 @@ layer(World.layer, { excludeTestServices: true })("a service that gets random re
       const { json: _, ...tool } = mcpRequest(own.token, "tools/call", {})
       const headers = { "content-type": "application/json" }
       const tooMuch: Array<string> = []
-      for (const { body, operation, shape } of hostileBodies) {
+      for (const { body, operation, shape } of [...hostileBodies, ...hostileBatches()]) {
         const sample = samples[operation] ?? assert.fail(operation)
         const path = `/api${sample.path.replace(/\{\w+\}/, "a")}`
         const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"${operation}","arguments":{"idempotencyKey":"hostile-1","campaignId":"a","body":`

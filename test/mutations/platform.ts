@@ -109,8 +109,8 @@ export const platform = [
     "last !== undefined"
   ),
   mutating("http/path/Middleware.ts", "contract/Changes")("now < verified.until", "true"),
-  mutating("sql/Client.ts", "faults/Database")("onStandby()", "true"),
-  mutating("service/Health.ts", "faults/Database")("takesWrites(mutations)", "Effect.void"),
+  mutating("sql/Client.ts", "faults/Failover")("onStandby()", "true"),
+  mutating("service/Health.ts", "faults/Failover")("takesWrites(mutations)", "Effect.void"),
   mutating("outbound/Names.ts", "outbound/Names")("monotonicClock(yield* Clock.Clock)", "yield* Clock.Clock"),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
   bearer("!credential.modules.includes(access.module)", "false"),

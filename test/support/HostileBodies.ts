@@ -1,4 +1,5 @@
 /** Bodies up to their limit that are made to be as expensive as possible, by their shape. */
+import { batchBody } from "../../src/api/crm/Batches.ts"
 import { usualBody } from "../../src/api/Requests.ts"
 
 const values = ["0", '""', '"\\u0000"', '"\\ud800"', "null", "{}", "[]", '{"a":0}', "1.5"]
@@ -90,3 +91,68 @@ export const hostileBodies: ReadonlyArray<HostileBody> = shapesOf(usualBody.byte
     }
   ])
   .filter(fits)
+
+/** Members of clients and of deals. Those of the other record are unknown. */
+const named = [
+  "displayName",
+  "firstName",
+  "email",
+  "phone",
+  "marketingConsent",
+  "title",
+  "stageId",
+  "amountMinor",
+  "currency"
+]
+
+/** Bodies of batches: each shape as a whole body and as its items, and items that are each as expensive as possible. */
+export const hostileBatches = (): ReadonlyArray<HostileBody> => {
+  const { filled, list, name, nested, shapes } = shapesOf(batchBody.bytes)
+  const items: ReadonlyArray<readonly [shape: string, item: (index: number) => string]> = [
+    ["one id", () => '{"externalId":"a"}'],
+    ["one long id", () => `{"externalId":"${"x".repeat(10_000)}"}`],
+    ["different ids", (index) => `{"externalId":"${index}","displayName":""}`],
+    ...values.flatMap((value): ReadonlyArray<readonly [string, (index: number) => string]> => [
+      [
+        `members of ${value}`,
+        (index) => `{"externalId":"${index}",${named.map((member) => `"${member}":${value}`).join(",")}}`
+      ],
+      [`100 tags of ${value}`, (index) => `{"externalId":"${index}","tags":${list(value, 100)}}`]
+    ]),
+    ...[1, 60, 500, 10_000].flatMap((length): ReadonlyArray<readonly [string, (index: number) => string]> => [
+      [
+        `unknown names of ${length} characters`,
+        (index) =>
+          `{"externalId":"${index}",${Array.from({ length: 18 }, (_, at) => `${name(length, at)}:0`).join(",")}}`
+      ],
+      [
+        `texts of ${length} characters`,
+        (index) =>
+          `{"externalId":"${index}","displayName":"${"\\u0041".repeat(length / 6)}","email":"${"x".repeat(length)}"}`
+      ],
+      [
+        `values below names of ${length} characters`,
+        (index) => `{"externalId":"${index}","email":${nested(length, '"\\u0000"', 18)}}`
+      ]
+    ]),
+    [
+      "emails made for backtracking",
+      (index) => `{"externalId":"${index}","email":"${"a.".repeat(2_500)}@${"a-".repeat(2_500)}"}`
+    ]
+  ]
+  const ofItems = items.flatMap(([shape, item]) =>
+    [100, 101, many].map(
+      (most) => [`${most} items with ${shape}`, `{"items":[${filled(most, item).join(",")}]}`] as const
+    )
+  )
+  const whole = shapes.flatMap(([shape, json]): ReadonlyArray<Shape> => [
+    ...(json.startsWith("{") ? [[shape, json] as const] : []),
+    [`${shape}, as items`, `{"items":${json}}`],
+    [`${shape}, in an item`, `{"items":[{"externalId":"a","tags":${json}}]}`]
+  ])
+  return [...ofItems, ...whole]
+    .filter(([, body]) => Buffer.byteLength(body) <= batchBody.bytes)
+    .flatMap(([shape, body]) =>
+      (["batchClients", "batchDeals"] as const).map((operation) => ({ shape, operation, body }))
+    )
+}

@@ -1,5 +1,6 @@
 /**
- * A TCP proxy before PostgreSQL: records round trips and their SQL, holds or cuts selected ones, and stops forwarding.
+ * A TCP proxy before PostgreSQL: records round trips and their SQL, holds or cuts selected ones, stops forwarding, and
+ * switches to another server.
  */
 import { Effect } from "effect"
 import { connect, createServer, type Socket } from "node:net"
@@ -205,7 +206,7 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
   const sockets = new Set<Socket>()
   const traffic: Traffic = { watches: new Set(), backends: new Set(), roundTrips: [] }
   let isHanging = false
-  const port = Number(url.port || 5432)
+  let port = Number(url.port || 5432)
 
   const server = createServer((client) => {
     const both = isHanging ? [client] : [client, connect({ host, port })]
@@ -257,6 +258,11 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
     heal: () => {
       isHanging = false
       destroyAll()
+    },
+    /** Forwards new connections to another port. Ends the open ones unless they are kept. */
+    turnTo: (other: number, open: "ended" | "kept" = "ended") => {
+      port = other
+      if (open === "ended") destroyAll()
     }
   }
 })
