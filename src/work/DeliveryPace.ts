@@ -33,7 +33,7 @@ const never: Pace = { turn: Effect.void, appended: () => {}, ended: () => {}, se
 export const make = (): Pace => {
   let isBehind = false
   let credit = 0
-  let waiting: Array<() => void> = []
+  const waiting: Array<() => void> = []
 
   const release = (count: number) => {
     for (const resume of waiting.splice(0, count)) resume()
@@ -44,7 +44,8 @@ export const make = (): Pace => {
       resume(Effect.void)
     }
     const leave = () => {
-      waiting = waiting.filter((other) => other !== begin)
+      const at = waiting.indexOf(begin)
+      if (at >= 0) waiting.splice(at, 1)
       begin()
     }
     const timer = setTimeout(leave, heldAtMost)

@@ -123,6 +123,7 @@ const handleInSlots = Effect.fnUntraced(function* (
   )
   const handle = yield* NodeHttpServer.makeHandler(app, {
     middleware,
+    // Read for each request.
     get scope() {
       return slot
     }
