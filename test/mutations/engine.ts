@@ -30,7 +30,7 @@ export const engine = [
   slots('suspect ? "suspect" : "healthy"', '"healthy"'),
   pace("credit += commandsPerDelivery", "credit++"),
   pace("if (isBehind) credit -= deliveries - 1", ""),
-  pace("waiting = waiting.filter((other) => other !== begin)", ""),
+  pace("waiting.splice(at, 1)", "at"),
   hanging(pace("setTimeout(leave, heldAtMost)", "undefined")),
   mutating("integrations/deliveries/DeliveryLoop/EndpointQueues.ts", "integrations/deliveries/DeliveryLoop")(
     "isFull && now < promptUntil",
