@@ -25,7 +25,7 @@ const countedOf = (name: string) =>
     const counts = metrics.map((metric) =>
       metric.id === "db_client_connection_count" &&
       metric.type === "Gauge" &&
-      metric.attributes?.["db_client_connection_pool_name"] === name
+      metric.attributes?.["db.client.connection.pool.name"] === name
         ? Number(metric.state.value)
         : 0
     )
