@@ -17,7 +17,7 @@ import {
   StatementTimeout
 } from "../sql/Database.ts"
 import { plannedOnce } from "../sql/Lookups.ts"
-import { DeliveryPace } from "../work/DeliveryPace.ts"
+import { DeliveryPace, type Pace } from "../work/DeliveryPace.ts"
 import { hashOf } from "../platform/NameHash.ts"
 import { type Attempt, attempt, originOf } from "./Kind.ts"
 import type { Command, Mutation, Outcome, Problems } from "./Command.ts"
@@ -48,21 +48,21 @@ export interface MutationClient {
    * repetition.
    */
   readonly keys: RecentKeys
-  /** Waits until a command may run (`work/DeliveryPace.ts`). */
-  readonly turn: Effect.Effect<void>
+  /** Waits until a command of a project may run (`work/DeliveryPace.ts`). */
+  readonly turn: Pace["turn"]
 }
 
 export const makeMutationClient = (options: {
   readonly sql: SqlClient.SqlClient
   readonly reads: SqlClient.SqlClient
   readonly permits: number
-  readonly turn?: Effect.Effect<void>
+  readonly turn?: Pace["turn"]
 }): MutationClient => ({
   sql: options.sql,
   permits: PartitionedSemaphore.makeUnsafe({ permits: options.permits }),
   stored: storedOutcomes(options.reads),
   keys: new RecentKeys(),
-  turn: options.turn ?? Effect.void
+  turn: options.turn ?? (() => Effect.void)
 })
 
 export class Mutations extends Context.Service<Mutations, MutationClient>()("developer-api/commands/Mutations") {
@@ -150,7 +150,7 @@ export const replayOrRun = <Returned, E>(
   run: Effect.Effect<Outcome<Returned>, E>
 ): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused | ServiceUnavailable> => {
   const { keys, stored, turn } = client
-  const inTurn = Effect.andThen(turn, run)
+  const inTurn = Effect.andThen(turn(command.projectId), run)
   const known = (first: Stored | undefined): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused> =>
     first === undefined ? inTurn : replay(command, first)
   return Effect.catchIf(

@@ -144,7 +144,7 @@ export class Notifier extends Context.Service<
       return {
         ...notifierBy((notice) =>
           Effect.sync(() => {
-            if (notice.on === "appended") pace.appended(notice.installationIds.length)
+            if (notice.on === "appended") pace.appended(notice.projectId, notice.installationIds.length)
             for (const receive of receivers) receive(notice)
             Queue.offerUnsafe(notices, notice)
           })

@@ -3,8 +3,9 @@
  * they can would otherwise take almost all of the process: a turn of the event loop answers dozens of them, but continues only the
  * few deliveries that an endpoint may have in flight.
  *
- * While deliveries are behind, a command waits until deliveries have ended, in order of arrival and for at most `heldAtMost`. A
- * command that appends several deliveries counts as that many. So callers get their answers later, and none is refused.
+ * While deliveries of a project are behind, a command of that project waits until deliveries have ended, in order of arrival and for at
+ * most `heldAtMost`. A command that appends several deliveries counts as that many. So callers get their answers later, and none is
+ * refused.
  */
 import { Context, Effect, Layer } from "effect"
 
@@ -18,20 +19,20 @@ const commandsPerDelivery = 3 / 4
 const together = 16
 
 export interface Pace {
-  /** Waits until a command may run. */
-  readonly turn: Effect.Effect<void>
-  /** A command that has had its turn has appended this many deliveries. */
-  readonly appended: (deliveries: number) => void
+  /** Waits until a command of a project may run. */
+  readonly turn: (projectId: string) => Effect.Effect<void>
+  /** A command of a project that has had its turn has appended this many deliveries. */
+  readonly appended: (projectId: string, deliveries: number) => void
   /** An attempt of a delivery has ended. */
   readonly ended: () => void
-  /** Tells whether deliveries are behind. */
-  readonly setBehind: (isBehind: boolean) => void
+  /** Names all projects whose deliveries are behind. */
+  readonly setBehind: (projects: ReadonlySet<string>) => void
 }
 
-const never: Pace = { turn: Effect.void, appended: () => {}, ended: () => {}, setBehind: () => {} }
+const never: Pace = { turn: () => Effect.void, appended: () => {}, ended: () => {}, setBehind: () => {} }
 
 export const make = (): Pace => {
-  let isBehind = false
+  let behind: ReadonlySet<string> = new Set()
   let credit = 0
   const waiting: Array<() => void> = []
 
@@ -54,28 +55,30 @@ export const make = (): Pace => {
   })
 
   return {
-    turn: Effect.suspend(() => {
-      if (!isBehind) return Effect.void
-      if (credit < 1 || waiting.length > 0) return wait
-      credit--
-      return Effect.void
-    }),
-    appended: (deliveries) => {
-      if (isBehind) credit -= deliveries - 1
+    turn: (projectId) =>
+      Effect.suspend(() => {
+        if (!behind.has(projectId)) return Effect.void
+        if (credit < 1 || waiting.length > 0) return wait
+        credit--
+        return Effect.void
+      }),
+    appended: (projectId, deliveries) => {
+      if (behind.has(projectId)) credit -= deliveries - 1
     },
     ended: () => {
-      if (!isBehind) return
+      if (behind.size === 0) return
       credit += commandsPerDelivery
       const count = Math.min(together, waiting.length)
       if (count > credit) return
       credit = Math.min(credit - count, together)
       release(count)
     },
-    setBehind: (value) => {
-      if (value === isBehind) return
-      isBehind = value
-      credit = 0
-      release(waiting.length)
+    setBehind: (projects) => {
+      if (projects.size === 0 || behind.size === 0) {
+        credit = 0
+        release(waiting.length)
+      }
+      behind = projects
     }
   }
 }

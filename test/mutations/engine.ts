@@ -29,7 +29,8 @@ export const engine = [
   slots("/ (factor + 1)", ""),
   slots('suspect ? "suspect" : "healthy"', '"healthy"'),
   pace("credit += commandsPerDelivery", "credit++"),
-  pace("if (isBehind) credit -= deliveries - 1", ""),
+  pace("if (behind.has(projectId)) credit -= deliveries - 1", ""),
+  pace("if (!behind.has(projectId)) return Effect.void", "if (behind.size === 0) return Effect.void"),
   pace("waiting.splice(at, 1)", "at"),
   hanging(pace("setTimeout(leave, heldAtMost)", "undefined")),
   mutating("integrations/deliveries/DeliveryLoop/EndpointQueues.ts", "integrations/deliveries/DeliveryLoop")(

@@ -239,7 +239,7 @@ const make = Effect.gen(function* () {
     yield* recording.recordResults(() => clock.monotonicTimeNanosUnsafe() >= pollAt)
     if (intake === "open") yield* claimDue
     else if (results.all().length === 0 && queues.leased().length === 0) yield* Latch.open(idle)
-    pace.setBehind(intake === "open" && queues.isBehind(monotonicMillis(clock)))
+    pace.setBehind(intake === "open" ? queues.behind(monotonicMillis(clock)) : new Set())
   })
 
   yield* supervisor.supervise("deliveries", { stalledAfter }, (progress) =>

@@ -6,6 +6,7 @@
  * next delivery is sent. For an endpoint that answers quickly, more deliveries are claimed ahead, so that no claim is needed
  * between two deliveries.
  */
+import type { ProjectId } from "../../../api/schema/Ids.ts"
 import type { Claim } from "./Claim.ts"
 import { type Endpoint, keyOf, type Named } from "./Visits.ts"
 
@@ -75,8 +76,8 @@ export interface EndpointQueues<C extends Claim> {
   /** Removes and returns the waiting deliveries of an endpoint, or of all endpoints. */
   readonly drop: (endpoint?: Endpoint) => ReadonlyArray<C>
   readonly leased: () => ReadonlyArray<C>
-  /** Whether the deliveries of an endpoint wait for this process, and not for the endpoint. */
-  readonly isBehind: (now: number) => boolean
+  /** Returns the projects of endpoints whose deliveries wait for this process, and not for the endpoint. */
+  readonly behind: (now: number) => ReadonlySet<ProjectId>
 }
 
 /** `width` is the concurrency of an endpoint; `send` starts an attempt. */
@@ -184,7 +185,12 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
       const queue = queues.get(keyOf(endpoint))
       return queue === undefined ? [] : empty(queue)
     },
-    isBehind: (now) => queues.values().some(({ isFull, promptUntil }) => isFull && now < promptUntil),
+    behind: (now) => {
+      const projects = new Set<ProjectId>()
+      for (const { endpoint, isFull, promptUntil } of queues.values())
+        if (isFull && now < promptUntil) projects.add(endpoint.projectId)
+      return projects
+    },
     leased: () => [...queues.values()].flatMap(({ leased }) => [...leased])
   }
 }
