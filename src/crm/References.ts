@@ -91,7 +91,7 @@ type Outdated = OtherRecord | ExternalIdTaken | ClientNotFound | DealNotFound
 const isOutdated = (error: unknown): error is Outdated =>
   [OtherRecord, ExternalIdTaken, ClientNotFound, DealNotFound].some((Class) => error instanceof Class)
 
-/** The pause before an upsert begins again, while which another writer may still hold the external id. */
+/** The pause before an upsert begins again. Another writer may hold the external id until then. */
 const pause = Duration.millis(25)
 
 /** Runs an upsert. It ends at the latest when the request has no time left, because each statement then fails. */

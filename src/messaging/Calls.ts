@@ -1,6 +1,6 @@
 /**
  * Provider calls. An attempt calls its provider once. The outcome is recorded even if the caller is interrupted. The metrics of attempts
- * include the messages of campaigns; those of the queue do not.
+ * include the messages of campaigns; the metrics of the queue do not.
  */
 import {
   Clock,

@@ -156,9 +156,10 @@ export const makeCharge = Effect.map(
 )
 
 /**
- * Makes a function that holds a token of a project until the body of a request tells the policy of the request: one of `read`, or
- * of another policy if `read` has none. Returns the effect that gives the token back. A caller that stalls or leaves does not get
- * it back. While the shared store does not answer, none is held: what follows the body tells of that.
+ * Makes a function that takes a token of a project before the body of a request arrives, because only the body tells the policy of the
+ * request. The token is of `read`, or of another policy if `read` has none. Returns the effect that gives it back, which runs once the
+ * body is there; a caller that stalls or leaves loses it. While the shared store does not answer, no token is taken: the charge after the
+ * body fails then.
  */
 export const makeHold = Effect.gen(function* () {
   const { take } = yield* RateLimits

@@ -152,8 +152,8 @@ const faultsOf = (endpoint: HttpApiEndpoint.Top) => {
   const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
 
   /**
-   * Lists the faults that the decoders do not see: the given `faults`, those of the body's text, and, if the operation takes no query
-   * parameters, those that were sent.
+   * Lists the faults that the decoders do not see: the given `faults`, the faults of the body's text, and each query parameter if the
+   * operation takes none.
    */
   const textFaults = ({ body, faults, query: sent }: Parts): ReadonlyArray<LocatedFault> =>
     concatenate(
