@@ -113,6 +113,17 @@ describe("doctor", () => {
     assertTrouble(yield* examine({ env }), "pooler", /different databases/, /Correct/)
   })
 
+  test("reports tables that sessions through the pooler do not find", function* () {
+    const { url } = yield* TestDatabase
+    const sql = yield* SqlClient.SqlClient
+    const direct = Redacted.value(url)
+    yield* sql`CREATE ROLE without_path SUPERUSER LOGIN PASSWORD 'pooled'`
+    yield* sql`ALTER ROLE without_path SET search_path = ''`
+    const pooled = Object.assign(new URL(direct), { username: "without_path", password: "pooled" })
+    const env = { ...at(Redacted.make(pooled.href)), DATABASE_DIRECT_URL: direct }
+    assertTrouble(yield* examine({ env }), "pooler", /not found through the pooler/, /search_path/)
+  })
+
   test("reports channels whose config SECRET_KEY does not open", function* () {
     const { url } = yield* TestDatabase
     const env = at(url)

@@ -161,6 +161,7 @@ export const platform = [
   mutating("commands/Grouped.ts", "commands/FairQueue")("of [false, true]", "of [true, false]"),
   mutating("platform/Pools.ts", "sql/Database/Sessions")('default_transaction_isolation: "read committed",', ""),
   mutating("platform/Pools.ts", "sql/Database/Sessions")('idle_session_timeout: "0",', ""),
+  mutating("cli/commands/doctor/Checks.ts", "cli/doctor")("fromPooler?.found !== true", "false"),
   mutating("cli/commands/doctor/Checks.ts", "cli/doctor")(
     "datcollversion IS DISTINCT FROM pg_database_collation_actual_version(oid)",
     "false"
