@@ -2,19 +2,15 @@
 import { assert, describe, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { execFile } from "node:child_process"
-import { existsSync } from "node:fs"
-import { mkdtemp, rm, writeFile } from "node:fs/promises"
-import { tmpdir } from "node:os"
+import { writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { promisify } from "node:util"
 import { beforeEach } from "vitest"
-import { isContinuousIntegration } from "../support/Programs.ts"
+import { python, pythonMissing } from "../support/Judges.ts"
+import { temporaryDirectory } from "../support/Process.ts"
 import { startServer } from "../support/TestServer.ts"
 
 const run = promisify(execFile)
-
-/** The packages of `requirements.txt`. */
-const python = join(import.meta.dirname, "node_modules/.python/bin")
 
 /** Creates a client record, reads it, and prints its name and the type of the answer to an unknown id. */
 const program = `import sys, uuid
@@ -34,7 +30,7 @@ print(read.display_name, type(get_client.sync("nobody", client=api)).__name__)
 
 describe("a client by openapi-python-client", () => {
   beforeEach(({ skip }) => {
-    if (!existsSync(python) && !isContinuousIntegration) skip("the judges in Python are not installed: see .ci/run")
+    if (pythonMissing !== undefined) skip(pythonMissing)
   })
 
   it.live(
@@ -42,11 +38,8 @@ describe("a client by openapi-python-client", () => {
     function* () {
       const { seed, url } = yield* startServer({}, "api")
       const { token } = yield* seed()
-      const cwd = yield* Effect.acquireRelease(
-        Effect.promise(() => mkdtemp(join(tmpdir(), "developer-api-python-"))),
-        (directory) => Effect.promise(() => rm(directory, { recursive: true }))
-      )
       const printed = yield* Effect.promise(async () => {
+        const cwd = await temporaryDirectory()
         await writeFile(join(cwd, "program.py"), program)
         await writeFile(join(cwd, "options.yaml"), "post_hooks: []\n")
         const options = ["--config", "options.yaml", "--output-path", "judged", "--meta", "none", "--fail-on-warning"]

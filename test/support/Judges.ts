@@ -5,6 +5,9 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 
+/** Whether every test has to run. */
+const isContinuousIntegration = (process.env["CI"] ?? "") !== ""
+
 /** The folder of the packages. */
 export const judges = join(import.meta.dirname, "../judges/node_modules")
 
@@ -12,6 +15,15 @@ const command = "npm ci --prefix test/judges"
 
 /** Why tests that need the packages are skipped; `undefined` if they run. With `CI` set they run, and fail without them. */
 export const judgesMissing =
-  existsSync(judges) || (process.env["CI"] ?? "") !== ""
+  existsSync(judges) || isContinuousIntegration
     ? undefined
     : `the judges are not installed; install them with: ${command}`
+
+/** The programs of `requirements.txt`. */
+export const python = join(judges, ".python/bin")
+
+/** Why tests that need the programs are skipped; `undefined` as above. */
+export const pythonMissing =
+  existsSync(python) || isContinuousIntegration
+    ? undefined
+    : "the judges in Python and Go are not installed: see .ci/run"
