@@ -17,24 +17,24 @@ import { manualPage } from "./Manual.ts"
 
 type Make = (publicUrl: string, mcp: boolean) => Effect.Effect<Fixed>
 
-/** The manuals: each is served as a page, and as its text with the ending `.md`. */
+/** The manuals: each is served as a page, and as its text with the ending `.md`, with the service's URL for that of the first start. */
 const manuals = { contract: "api/CONTRACT.md", client: "client/README.md", agents: "client/Agents.md" } as const
 
 const pages = Object.fromEntries(
   Object.entries(manuals).flatMap(([name, file]): ReadonlyArray<readonly [string, Make]> => {
     const source = new URL(`../${file}`, import.meta.url)
-    const text = (ending: string) =>
+    const text = (publicUrl: string, ending: string) =>
       Effect.map(
         Effect.promise(() => readFile(source, "utf8")),
-        (markdown) => withServedLinks(markdown, source, ending)
+        (markdown) => withServedLinks(markdown, source, ending).replaceAll("http://127.0.0.1:3000", publicUrl)
       )
     const plain = (markdown: string): Fixed => ({
       body: Buffer.from(markdown),
       contentType: "text/markdown; charset=utf-8"
     })
     return [
-      [`/${name}`, () => Effect.map(text(""), manualPage)],
-      [`/${name}.md`, () => Effect.map(text(".md"), plain)]
+      [`/${name}`, (publicUrl) => Effect.map(text(publicUrl, ""), manualPage)],
+      [`/${name}.md`, (publicUrl) => Effect.map(text(publicUrl, ".md"), plain)]
     ]
   })
 )

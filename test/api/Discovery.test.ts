@@ -175,12 +175,17 @@ it.live("with PUBLIC_URL the documents and the redirect of / lead below it", fun
   assert.strictEqual(root, "/crm/docs")
   const { info } = decodeDocument((yield* send(url, { path: "/openapi.json" })).json)
   const introduced = linksOf(info.description).filter((target) => !target.includes("standardwebhooks"))
-  assert.lengthOf(introduced, 4)
+  assert.lengthOf(introduced, 5)
   for (const target of introduced) assert.isTrue(target.startsWith(`${publicUrl}/`), target)
   // The reference sends requests to the host of its page, and leads there.
   assert.include((yield* send(url, { path: "/docs/openapi.json" })).text, "](/crm/contract)")
   for (const target of llms) {
     assert.isTrue(target.startsWith(`${publicUrl}/`), target)
+  }
+  for (const path of ["/client", "/client.md", "/agents", "/agents.md"]) {
+    const { text } = yield* send(url, { path })
+    assert.include(text, `${publicUrl}/${path.startsWith("/client") ? "client.tgz" : "mcp"}`, path)
+    assert.notInclude(text, "127.0.0.1:3000", path)
   }
 })
 

@@ -294,7 +294,9 @@ describe("the example programs of the README", { timeout }, () => {
   })
 
   it("run with Promises", async () => {
-    const { code, stderr, stdout } = await runToEnd("bash", ["-c", pasted(programs[0] ?? "")], { TOKEN: token })
+    const [, prepack] = /`(npm run [^`]* prepack [^`]*)`/.exec(manual) ?? []
+    const script = `${prepack}\n${pasted(programs[0] ?? "")}`
+    const { code, stderr, stdout } = await runToEnd("bash", ["-c", script], { TOKEN: token })
     assert.deepStrictEqual(
       { code, stderr, lines: stdout.trimEnd().split("\n") },
       {

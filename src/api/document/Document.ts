@@ -133,7 +133,7 @@ const introduction = (base: string): string =>
   `
 The project-scoped developer API: CRM, messaging, campaigns and integrations. Every path is resolved in the project of the
 token; a record of another project answers exactly like one that does not exist. More: [the whole contract](${base}/contract) with the
-webhooks (§10), [the typed client](${base}/client) (\`npm install ${base}/client.tgz effect@4.1.0\`), [the document](${base}/openapi.json), and
+webhooks (§10), [the typed client](${base}/client) (\`npm install effect@4.1.0\` and the URL of [its package](${base}/client.tgz)), [the document](${base}/openapi.json), and
 [an index for programs](${base}/llms.txt), which also leads to the endpoint for agents.
 
 ## Credentials
