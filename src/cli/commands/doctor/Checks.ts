@@ -38,7 +38,7 @@ export const unreachable = (cause: Cause.Cause<unknown>) =>
   Effect.flatMap(Settings, ({ databaseUrl }) =>
     failure(
       Option.isNone(databaseUrl)
-        ? "Read postgres.log under DATA_DIR: the embedded PostgreSQL can't be used."
+        ? "Check DATA_DIR. If the embedded PostgreSQL is there, its postgres.log says why it can't be used."
         : "Check DATABASE_URL, and that PostgreSQL runs and takes connections from here."
     )(cause)
   )
