@@ -26,6 +26,8 @@ const options = [
   "--continue-on-failure",
   "--warnings",
   "off",
+  "--suppress-health-check",
+  "too_slow",
   "--no-color"
 ]
 
