@@ -17,7 +17,7 @@ import { manualPage } from "./Manual.ts"
 
 type Make = (publicUrl: string, mcp: boolean) => Effect.Effect<Fixed>
 
-/** The manuals: each is served as a page, and as its text with the ending `.md`, with the service's URL for that of the first start. */
+/** The manuals. Each is served as a page, and as text with the ending `.md`. Both name the URL of the service in their examples. */
 const manuals = { contract: "api/CONTRACT.md", client: "client/README.md", agents: "client/Agents.md" } as const
 
 const pages = Object.fromEntries(

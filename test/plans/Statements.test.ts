@@ -3,7 +3,7 @@ import { assert, describe, it } from "vitest"
 import { workedOn } from "../support/Locks.ts"
 import { installedVersions } from "../support/Postgres.ts"
 import { checkout, runToEnd } from "../support/Process.ts"
-import { isContinuousIntegration } from "../support/Programs.ts"
+import { isContinuousIntegration } from "../support/Judges.ts"
 import { join } from "node:path"
 
 /** Templates whose statement the walk does not send. */

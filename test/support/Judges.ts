@@ -5,8 +5,8 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 
-/** Whether every test has to run. */
-const isContinuousIntegration = (process.env["CI"] ?? "") !== ""
+/** Whether every test has to run. It is here because the configuration of Vitest, which reads this file, can't import Vitest. */
+export const isContinuousIntegration = (process.env["CI"] ?? "") !== ""
 
 /** The folder of the packages. */
 export const judges = join(import.meta.dirname, "../judges/node_modules")

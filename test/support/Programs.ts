@@ -2,6 +2,7 @@
 import { accessSync, constants } from "node:fs"
 import { delimiter, join } from "node:path"
 import { beforeEach } from "vitest"
+import { isContinuousIntegration } from "./Judges.ts"
 
 /** Names of each program's executable, and the Debian package that contains it. */
 const programs = {
@@ -45,9 +46,6 @@ export const pathOf = (program: Program): string => {
   if (path === undefined) throw new Error(missing(program))
   return path
 }
-
-/** Whether every test has to run. */
-export const isContinuousIntegration = (process.env["CI"] ?? "") !== ""
 
 /** Whether tests that need a program run. With `CI` set they do, and fail if it is missing. */
 export const isUsed = (program: Program): boolean => find(program) !== undefined || isContinuousIntegration
