@@ -31,11 +31,11 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "work/Retention.ts": [1, "compared with stored times"],
   "platform/MonotonicTime.ts": [4, "the clock whose time of day is monotonic"],
   "platform/NewId.ts": [2, "ids sort by their time of creation"],
-  "sql/DatabaseClock.ts": [2, "the time of day is what is checked"],
+  "sql/Times.ts": [2, "the time of day is what is checked"],
   "http/auth/ApiKeys.ts": [3, "stored"],
   "http/auth/Credentials.ts": [2, "compared with the stored expiry and last use of a key"],
   "http/pages/Pages.ts": [1, "compared with stored times, with a margin for hosts whose clocks differ"],
-  "outbound/Names.ts": [1, "by the clock whose time of day is monotonic"],
+  "outbound/Connections.ts": [1, "by the clock whose time of day is monotonic"],
   "outbox/Outbox.ts": [1, "stored"],
   "telemetry/Spans.ts": [1, "the start and end of spans"],
   "webhooks.ts": [1, "compared with the time of a signature"]

@@ -20,8 +20,7 @@ import { isClosed, type State } from "../platform/Moves.ts"
 import { ProjectUnknown } from "../operators/Refusals.ts"
 import type { SealedTable } from "../secrets/SealedValues.ts"
 import { removeProject } from "../project/Offboarding.ts"
-import { check, verify } from "./Checks.ts"
-import { fence, lift, limited, olderEnded, rest } from "./Fence.ts"
+import { check, fence, lift, limited, olderEnded, rest, verify } from "./Checks.ts"
 import * as Replication from "./Replication.ts"
 import {
   isArriving,

@@ -6,7 +6,7 @@ import { Context, Effect, Layer, PartitionedSemaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../api/Problems.ts"
-import { coalesce } from "../sql/Batches.ts"
+import { coalesce, plannedOnce } from "../sql/Batches.ts"
 import { capacityOf, clients } from "../sql/Connections.ts"
 import {
   Contended,
@@ -16,9 +16,8 @@ import {
   statement,
   StatementTimeout
 } from "../sql/Database.ts"
-import { plannedOnce } from "../sql/Lookups.ts"
 import { DeliveryPace, type Pace } from "../work/DeliveryPace.ts"
-import { hashOf } from "../platform/NameHash.ts"
+import { hashOf } from "../platform/Text.ts"
 import { type Attempt, attempt, originOf } from "./Kind.ts"
 import type { Command, Mutation, Outcome, Problems } from "./Command.ts"
 

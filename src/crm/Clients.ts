@@ -27,7 +27,7 @@ import { statement } from "../sql/Database.ts"
 import { makeGrouped } from "../commands/Grouped.ts"
 import { type Command, plain, preconditionFailed } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
-import { lookup } from "../sql/Lookups.ts"
+import { lookup } from "../sql/Batches.ts"
 import { newId } from "../platform/NewId.ts"
 import {
   append,

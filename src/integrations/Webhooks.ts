@@ -27,7 +27,7 @@ import { currentSecret, noHeaders, sealHeaders, secretOwner, type StoredHeaders 
 import * as WebhookList from "./endpoints/WebhookList.ts"
 import { makeSendTest, resume, target } from "./TestEvents.ts"
 import type { Delivery, DeliveryDetails } from "../api/integrations/Deliveries.ts"
-import { lookupBy } from "../sql/Lookups.ts"
+import { lookupBy } from "../sql/Batches.ts"
 import { type PageQuery, Pages } from "../http/pages/Pages.ts"
 import * as DeliveryList from "./deliveries/DeliveryList.ts"
 
@@ -125,7 +125,7 @@ export const makeWebhooks = Effect.gen(function* () {
       yield* notifier.appended(command.projectId, [id])
       return outcome
     }),
-    /** Starts a replay. The `Replayer` makes its deliveries. */
+    /** Starts a replay. */
     replay: Effect.fnUntraced(function* (command: Command, id: InstallationId, asked: ReplayCreate) {
       const replayId = yield* newId("rpl")
       return yield* mutate(mutations, command, replay(sql, id, replayId, asked, yield* DateTime.nowAsDate))

@@ -7,7 +7,7 @@ import { Duration } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { CampaignId, ChannelId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
-import { later } from "../sql/DatabaseClock.ts"
+import { later } from "../sql/Times.ts"
 import { type Limits, limitTables, shareOf } from "./providers/ChannelLimits.ts"
 import { after, attemptAfter, before, givenUp, isWaiting, longestWait, type Result } from "./Messages/States.ts"
 import {

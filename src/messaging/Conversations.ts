@@ -28,10 +28,10 @@ import { mutate, Mutations } from "../commands/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
-import { databaseNow, later } from "../sql/DatabaseClock.ts"
+import { databaseNow, later } from "../sql/Times.ts"
 import { Calls } from "./Calls.ts"
 import { create, type Destination, find, type Message, receiptColumns } from "./Messages/Record.ts"
-import { lookupBy, plannedOnce } from "../sql/Lookups.ts"
+import { lookupBy, plannedOnce } from "../sql/Batches.ts"
 
 /** If the outcome of a stored message cannot be recorded or read, fails with a problem that has the id of the message. */
 const withMessageId = <A>(messageId: MessageId, message: Effect.Effect<A, ServiceUnavailable>) =>

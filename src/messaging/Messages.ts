@@ -9,7 +9,7 @@ import { complete, type Found, foundOf, isCreatedIn, type RangeByAge, scanLimit,
 import { endedLog } from "./Messages/Record.ts"
 import { after, attemptAfter, before, type Move } from "./Messages/States.ts"
 import { selectList } from "../sql/Columns.ts"
-import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
+import { type LookupStatement, plannedOnce } from "../sql/Batches.ts"
 
 interface Listed {
   readonly messageId: MessageId

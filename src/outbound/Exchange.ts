@@ -4,9 +4,8 @@ import { Headers } from "effect/http"
 import type { IncomingHttpHeaders } from "node:http"
 import type { Dispatcher } from "undici"
 import manifest from "../../package.json" with { type: "json" }
-import { type Call, ConnectFailed, type Connections, headerLimit, type Line, mayKeep } from "./Connections.ts"
+import { type Call, ConnectFailed, type Connections, headerLimit, hostOf, type Line, mayKeep } from "./Connections.ts"
 import { traceparentOf } from "../telemetry/Spans.ts"
-import { hostOf } from "./Names.ts"
 
 interface Post {
   readonly url: URL

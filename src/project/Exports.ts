@@ -11,7 +11,7 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import { type Columns, listOf, selectList } from "../sql/Columns.ts"
 import { ProjectUnknown } from "../operators/Refusals.ts"
 import { type FileRecord, hasValues, type List, nest, type Part, parts } from "./Projects/Parts.ts"
-import * as ProjectRow from "./Projects/ProjectRow.ts"
+import { readProject } from "./Projects.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -32,7 +32,7 @@ export const exportProject = Effect.fn("exportProject")(
     yield* sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY`
     // No limit, because the reader of the file may be slow.
     yield* sql`SELECT set_config('idle_in_transaction_session_timeout', '0', true)`
-    const project = yield* ProjectRow.read(sql, projectId)
+    const project = yield* readProject(sql, projectId)
     if (project === undefined) return yield* new ProjectUnknown({ projectId })
     const records: Record<string, number> = { project: 1 }
     const { flush, put } = inPieces(write)

@@ -7,7 +7,7 @@ import { SqlClient } from "effect/sql"
 import { monitorEventLoopDelay } from "node:perf_hooks"
 import manifest from "../../package.json" with { type: "json" }
 import { statement } from "../sql/Database.ts"
-import { clockDifference } from "../sql/DatabaseClock.ts"
+import { clockDifference } from "../sql/Times.ts"
 import { RateLimits } from "../http/limits/RateLimits.ts"
 
 /** The boundaries, in seconds, are those of OpenTelemetry's semantic conventions for HTTP. */

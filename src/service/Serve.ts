@@ -5,7 +5,7 @@ import { HttpServer } from "effect/http"
 import { DeliveryLoop } from "../integrations/deliveries/DeliveryLoop.ts"
 import * as DeliveryMetrics from "../integrations/deliveries/DeliveryMetrics.ts"
 import { Calls, metrics as messageMetrics } from "../messaging/Calls.ts"
-import * as Replayer from "../integrations/deliveries/Replayer.ts"
+import * as Replays from "../integrations/deliveries/Replays.ts"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import * as Runner from "../campaigns/Runner.ts"
 import { slotMetrics } from "../cells/Replication.ts"
@@ -34,8 +34,7 @@ import { AdminServer } from "./Ports.ts"
 import { Drain, Unread } from "../http/edge/InFlight.ts"
 import * as Http from "./Ports.ts"
 import * as NodeServer from "../http/edge/NodeServer.ts"
-import * as Retentions from "./Retentions.ts"
-import * as StoredSecrets from "./StoredSecrets.ts"
+import { pruners, secretsChecked } from "./StoredData.ts"
 import { welcome } from "./Welcome.ts"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
@@ -57,7 +56,7 @@ const platform = Layer.mergeAll(
   RequestMetrics.layer,
   RefusedRequests.layer,
   Pages.layer,
-  Layer.provideMerge(StoredSecrets.layer, SecretBox.layer),
+  Layer.provideMerge(secretsChecked, SecretBox.layer),
   Notifier.layer,
   Drain.layer,
   Unread.layer,
@@ -77,9 +76,9 @@ const platform = Layer.mergeAll(
 )
 
 const background = (role: "all" | "worker") =>
-  Layer.mergeAll(Retentions.layer, slotMetrics, Layer.provideMerge(Runner.layer, MessageLoop.layer)).pipe(
+  Layer.mergeAll(pruners, slotMetrics, Layer.provideMerge(Runner.layer, MessageLoop.layer)).pipe(
     Layer.merge(Layer.provide(DeliveryLoop.layer, Sender.layerOfSettings)),
-    Layer.merge(Layer.mergeAll(Replayer.layer, DeliveryMetrics.layer, EndingKeys.layer)),
+    Layer.merge(Layer.mergeAll(Replays.layer, DeliveryMetrics.layer, EndingKeys.layer)),
     Layer.provide(Worker.layer(role)),
     Layer.provide(clients.workers)
   )

@@ -3,7 +3,7 @@
  * and project files is made when a module is loaded, not for each statement.
  */
 import { Record } from "effect"
-import * as Instants from "./Instants.ts"
+import * as Instants from "./Times.ts"
 
 Instants.registerTimestamps()
 
@@ -80,7 +80,7 @@ const wire = (value: string, type: ColumnType): string => {
 /** Returns an SQL expression for a column's value, which the driver decodes to the value in the record's JSON. */
 const decodedColumn = (value: string, type: ColumnType): string => {
   switch (type) {
-    // The result is a `timestamp`, which the codec of `Instants.ts` decodes to text.
+    // The result is a `timestamp`, which the codec of `Times.ts` decodes to text.
     case "timestamptz":
       return `${value} AT TIME ZONE 'UTC'`
     // The driver decodes a bigint to a JavaScript bigint, but a float8 to a number. A float8 is exact up to 2^53.

@@ -5,7 +5,7 @@ import { TestClock } from "effect/testing"
 import { pruneAudiences } from "../../src/campaigns/Retention.ts"
 import { settleMessage } from "../../src/messaging/Messages.ts"
 import { Operator } from "../../src/operators/Audit.ts"
-import * as Retentions from "../../src/service/Retentions.ts"
+import { pruners } from "../../src/service/StoredData.ts"
 import { Settings } from "../../src/platform/Settings.ts"
 import { put } from "../support/Rows.ts"
 import { makeProject } from "../support/Projects.ts"
@@ -61,7 +61,7 @@ const messagesOfRecipients = [
 const settings = Settings.layer.pipe(
   Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ MESSAGE_RETENTION: "10d" })))
 )
-const pruner = Retentions.layer.pipe(Layer.provide([settings, Supervisor.layer]))
+const pruner = pruners.pipe(Layer.provide([settings, Supervisor.layer]))
 
 layer(TestDatabase.layer)("the retention of audiences", (it) => {
   it.effect(

@@ -3,7 +3,7 @@ import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { Supervisor } from "../../src/work/Supervisor.ts"
-import * as Retentions from "../../src/service/Retentions.ts"
+import { pruners } from "../../src/service/StoredData.ts"
 import { Settings } from "../../src/platform/Settings.ts"
 import { makeProject } from "../support/Projects.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
@@ -35,7 +35,7 @@ layer(TestDatabase.layer)("the pruner of idempotency keys", (it) => {
              (VALUES ('old', ${at(3)}::timestamptz), ('new', ${at(1.99)}::timestamptz)) age (name, at)`
     }
 
-    yield* Layer.build(Retentions.layer.pipe(Layer.provide([settings, Supervisor.layer])))
+    yield* Layer.build(pruners.pipe(Layer.provide([settings, Supervisor.layer])))
     yield* remaining("old").pipe(Effect.repeat({ until: (n) => n === 0 }))
     assert.strictEqual(yield* remaining("new"), 3_000)
 

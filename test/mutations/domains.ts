@@ -4,7 +4,7 @@ import { hanging, mutating } from "./Mutation.ts"
 const batches = mutating("crm/Batches.ts", "contract/Batches")
 const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")
 const evaluation = mutating("integrations/imports/Evaluation.ts", "integrations/imports/Preview")
-const outcomes = mutating("messaging/providers/Outcomes.ts", "messaging/providers/Connectors.outcomes")
+const outcomes = mutating("messaging/providers/Connectors/Connector.ts", "messaging/providers/Connectors.outcomes")
 const attempts = mutating("messaging/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Campaigns/Changes.ts", "campaigns/Schedule")
 const sessions = mutating("http/auth/OperatorSessions.ts", "console/Access")
@@ -82,7 +82,7 @@ export const domains = [
   )("(abandoned_at < ${horizon} AND", "(true AND"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("LEFT JOIN made", "JOIN made"),
   mutating("campaigns/Runner.ts", "campaigns/Runner.fairness")("2 * (now - releasedAt)", "0"),
-  mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.fairness")(
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.fairness")(
     "AND coalesce(${hasOpen(sql, isDueAgain(sql, now))}, ${hasOpen(sql, isFresh(sql))}, false)",
     ""
   ),
@@ -94,7 +94,7 @@ export const domains = [
     "LIMIT paced.quota + ${maxSkipped}::int",
     "LIMIT paced.quota + ${maxSkipped}::int FOR NO KEY UPDATE"
   ),
-  mutating("campaigns/Runner/Campaigns.ts", "campaigns/Runner.release")("ORDER BY turn, ", "ORDER BY "),
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("ORDER BY turn, ", "ORDER BY "),
   mutating("messaging/Messages/States.ts", "campaigns/Runner.states")("number - 1 - earlier", "number - 1"),
   mutating("messaging/Messages/States.ts", "messaging/Messages.retries")(
     'inDoubt ? "ended_in_doubt" : "refused"',
@@ -109,12 +109,12 @@ export const domains = [
     "SET abandoned_at = ${at}",
     "SET abandoned_at = audiences.abandoned_at"
   ),
-  mutating("service/Retentions.ts", "integrations/deliveries/DeliverRetention")(
+  mutating("service/StoredData.ts", "integrations/deliveries/DeliverRetention")(
     'table: "replays", age: "finished_at"',
     'table: "replays", age: "created_at"'
   ),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.states")("AND route.provider_version = (", "AND 0 < ("),
-  mutating("service/Retentions.ts", "messaging/MessagePruner")(
+  mutating("service/StoredData.ts", "messaging/MessagePruner")(
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("
   ),
@@ -214,7 +214,7 @@ export const domains = [
     "target.enabled)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)"
   ),
   mutating("integrations/endpoints/Sender.ts", "contract/WebhookHeaders")('text.replace(given, "[redacted]")', "text"),
-  mutating("service/StoredSecrets.ts", "cli/secrets")("sealedHeaders, channelConfigs", "channelConfigs"),
+  mutating("service/StoredData.ts", "cli/secrets")("sealedHeaders, channelConfigs", "channelConfigs"),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
   mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("WHERE ${livesHere(sql, sql`move_state`)}", ""),
   mutating("secrets/SealedValues.ts", "cli/secrets")("AND ${livesHere(sql, sql`move_state`)}", ""),

@@ -4,7 +4,7 @@
  */
 import { hanging, mutating } from "./Mutation.ts"
 
-const slots = mutating("integrations/deliveries/DeliveryLoop/Slots.ts", "integrations/deliveries/DeliveryLoop")
+const slots = mutating("integrations/deliveries/DeliveryLoop/Visits.ts", "integrations/deliveries/DeliveryLoop")
 const pace = mutating("work/DeliveryPace.ts", "work/DeliveryPace")
 const permits = mutating("messaging/providers/ChannelLimits.ts", "messaging/providers/ChannelLimits")
 const supervisor = mutating("work/Supervisor.ts", "work/Supervisor")
@@ -18,7 +18,7 @@ const lockedResults = mutating(
   "integrations/deliveries/DeliverRecovery"
 )
 const recording = mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverHealth")
-const replaying = mutating("integrations/deliveries/Replayer.ts", "integrations/deliveries/Replays")
+const replaying = mutating("integrations/deliveries/Replays.ts", "integrations/deliveries/Replays")
 
 const due = mutating("integrations/endpoints/WebhookList.ts", "integrations/deliveries/DeliverBacklog")
 
@@ -137,9 +137,9 @@ export const engine = [
     "Effect.sync(() => queues.name(named))",
     "Effect.void"
   ),
-  mutating("cells/Fence.ts", "faults/Move.ends")("until: ([row]) => row?.count === 0", "until: () => true"),
-  mutating("cells/Fence.ts", "cells/Moves")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
-  mutating("cells/Fence.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
+  mutating("cells/Checks.ts", "faults/Move.ends")("until: ([row]) => row?.count === 0", "until: () => true"),
+  mutating("cells/Checks.ts", "cells/Moves")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
+  mutating("cells/Checks.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
   mutating("cells/Moves.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
   mutating("operators/Refusals.ts", "integrations/deliveries/Replays.moved")(
     "AND ${livesHere(sql, sql`move_state`)}\n    FOR KEY SHARE",

@@ -32,7 +32,7 @@ export const platform = [
   pages("AND updated_at <= (SELECT ${after.until}::timestamptz)", "", "contract/UpdatedSince"),
   pages("AND updated_at >= (SELECT", "AND updated_at > (SELECT", "contract/Walk.filters"),
   pages("6 * value.length + 3", "value.length"),
-  mutating("sql/Instants.ts", "sql/Batches")(
+  mutating("sql/Times.ts", "sql/Batches")(
     "BigInt(millis - postgresEpoch) * 1_000n",
     "BigInt((millis - postgresEpoch) * 1_000)"
   ),
@@ -44,7 +44,7 @@ export const platform = [
   embedded("(taken ? Server.stop(server.pid) : Effect.void)", "Effect.void"),
   embedded("yield* inside.query(giveToRole, [], false)", ""),
   embedded("Cluster.serviceUrlOf(cluster, server.port)", "Cluster.ownerUrlOf(cluster, server.port, Cluster.name)"),
-  mutating("sql/embedded/Privileges.ts", "sql/embedded/EmbeddedPostgres")("(mode & traverse) === 0", "false"),
+  mutating("sql/embedded/Processes.ts", "sql/embedded/EmbeddedPostgres")("(mode & traverse) === 0", "false"),
   mutating("sql/embedded/Cluster.ts", "sql/embedded/EmbeddedPostgres")(
     "privileges.mayEnter(Path.dirname(installed.postgres))",
     "true"
@@ -61,7 +61,7 @@ export const platform = [
     "Effect.andThen(heartbeat(client), heartbeat(claims))",
     "heartbeat(client)"
   ),
-  mutating("sql/Statistics.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
+  mutating("sql/migrations/Migrations.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
   mutating("operators/Search.ts", "cli/lists")("limit: whole.limit + 1 }", "}"),
   mutating("secrets/SecretBox.ts", "secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),
   preconditions("weak === undefined && ", ""),
@@ -111,7 +111,7 @@ export const platform = [
   mutating("http/path/Middleware.ts", "contract/Changes")("now < verified.until", "true"),
   mutating("sql/Client.ts", "faults/Failover")("onStandby()", "true"),
   mutating("service/Health.ts", "faults/Failover")("takesWrites(mutations)", "Effect.void"),
-  mutating("outbound/Names.ts", "outbound/Names")("monotonicClock(yield* Clock.Clock)", "yield* Clock.Clock"),
+  mutating("outbound/Connections.ts", "outbound/Names")("monotonicClock(yield* Clock.Clock)", "yield* Clock.Clock"),
   bearer('!credential.entitlements.includes("developer_api")', "false"),
   bearer("!credential.modules.includes(access.module)", "false"),
   bearer("!credential.membership", "false"),
@@ -149,7 +149,7 @@ export const platform = [
   batches("if (sent > 0) lastWasOne = sent === 1", "lastWasOne = true", "sql/Batches"),
   mutating("commands/Grouped.ts", "commands/FairQueue")("input.asksFor === asksFor", "false"),
   mutating("commands/Grouped.ts", "commands/FairQueue")("&& own >= capacity / this.waiting.size", ""),
-  mutating("platform/NameHash.ts", "commands/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
+  mutating("platform/Text.ts", "commands/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("secrets/SealedValues.ts", "cli/secrets")("opened.value.key === 0", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   hanging(

@@ -2,7 +2,7 @@ import { assert, describe, it } from "../support/Vitest.ts"
 import { Duration, Effect, Exit, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { createSocket } from "node:dgram"
-import { cacheAddresses, NameUnresolved, resolveName } from "../../src/outbound/Names.ts"
+import { cacheAddresses, NameUnresolved, resolveName } from "../../src/outbound/Connections.ts"
 
 /** An answer of a DNS server: addresses, no such name, a failure, or none. */
 type Answer = ReadonlyArray<string> | "NXDOMAIN" | "SERVFAIL" | "silence"

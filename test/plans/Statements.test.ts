@@ -47,8 +47,8 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     // Erasures of the last two minutes.
     "src/campaigns/Retention.ts eraseTexts: filters erasures below a limit",
     // Once for each start of a worker, of a table with a row for each command of an operator.
-    "src/integrations/deliveries/Replayer.ts endFormer: reads all of replays",
-    "src/integrations/deliveries/Replayer.ts listRunning: sorts replays below a limit",
+    "src/integrations/deliveries/Replays.ts endFormer: reads all of replays",
+    "src/integrations/deliveries/Replays.ts listRunning: sorts replays below a limit",
     "src/messaging/Calls.ts measureQueue: skips a column of messages_by_channel",
     "src/project/Waiting.ts countStuck: skips a column of messages_by_channel",
     "src/cells/Replication.ts slots: reads projects without a limit by projects_moving"
@@ -70,13 +70,13 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
       "src/project/Projects/Deals.ts removedStagesInUse: reads deals without a limit by deals_pkey",
       // The active clients of a project without a capacity.
       "src/project/Credential.ts get: reads clients without a limit by clients_by_age",
-      "src/project/Projects/ProjectRow.ts close: reads clients without a limit by clients_pkey"
+      "src/project/Projects.ts closeProject: reads clients without a limit by clients_pkey"
     ],
   "once or rarely: the end of a project, a walk over all secrets, links and sessions that have expired": [
     "src/project/Offboarding.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
     "src/project/Offboarding.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
     "src/project/Offboarding.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
-    "src/sql/migrations/Adoption.ts adopt: reads applied_migrations without a limit by applied_migrations_pkey",
+    "src/sql/migrations/Ledger.ts adopt: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/sql/migrations/Ledger.ts applied: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
     "src/secrets/SealedValues.ts sealedColumn: filters webhooks below a limit",
@@ -96,7 +96,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   ],
   "projects at rest, which are few": [
     "src/work/Retention.ts prune: filters projects below a limit",
-    "src/service/Retentions.ts retentions: filters projects below a limit",
+    "src/service/StoredData.ts retentions: filters projects below a limit",
     "src/project/Waiting.ts waiting: filters projects below a limit"
   ],
   "the attempts of a project in a period of at most seven days": [

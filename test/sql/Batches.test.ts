@@ -1,7 +1,7 @@
 import fc from "fast-check"
 import { assert, describe, it, layer } from "../support/Vitest.ts"
 import { SqlClient } from "effect/sql"
-import { formatInstant, registerTimestamps } from "../../src/sql/Instants.ts"
+import { formatInstant, registerTimestamps } from "../../src/sql/Times.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { Deferred, Effect, Exit, Fiber, Option, Tracer } from "effect"
 import { coalesce } from "../../src/sql/Batches.ts"

@@ -5,11 +5,10 @@ import { DeliveryId, EventId, InstallationId, ProjectId } from "../../src/api/sc
 import { claim, type Claim } from "../../src/integrations/deliveries/DeliveryLoop/Claim.ts"
 import { record } from "../../src/integrations/deliveries/DeliveryLoop/Record.ts"
 import { type Result, resultOf } from "../../src/integrations/deliveries/DeliveryLoop/Results.ts"
-import type { Rooms } from "../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
-import type { Named } from "../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
+import type { Named, Rooms } from "../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
 import type { Outcome } from "../../src/integrations/endpoints/Sender.ts"
 import type { Limits } from "../../src/messaging/providers/ChannelLimits.ts"
-import { DatabaseClock } from "../../src/sql/DatabaseClock.ts"
+import { DatabaseClock } from "../../src/sql/Times.ts"
 
 /** Returns SQL for a time of the test, in place of the database's clock. */
 export const timeOf = (sql: SqlClient.SqlClient, at: Date) => sql`${at}::timestamptz`

@@ -7,7 +7,7 @@ import * as Os from "node:os"
 import * as Path from "node:path"
 import { promisify } from "node:util"
 import * as Cluster from "../../src/sql/embedded/Cluster.ts"
-import * as Privileges from "../../src/sql/embedded/Privileges.ts"
+import { resolvePrivileges } from "../../src/sql/embedded/Processes.ts"
 import * as Server from "../../src/sql/embedded/Server.ts"
 
 /** Fast, because the server does not have to survive a crash. */
@@ -67,7 +67,7 @@ export const startInstalled = async (version: number): Promise<Started> => {
   const directory = await realpath(await openDirectory("developer-api-test-"))
   const data = Path.join(directory, "postgres")
   const programs = Path.join(debian, String(version), "bin")
-  const privileges = await Effect.runPromise(Privileges.resolve(data))
+  const privileges = await Effect.runPromise(resolvePrivileges(data))
   const password = "test"
   const passwordFile = Path.join(directory, "postgres-password")
   await writeFile(passwordFile, password)

@@ -25,7 +25,7 @@ import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { isClosed, type State } from "../../platform/Moves.ts"
 import { bucketsOf } from "../limits/RateLimits.ts"
 import { coalesce } from "../../sql/Batches.ts"
-import { hashOf } from "../../platform/NameHash.ts"
+import { hashOf } from "../../platform/Text.ts"
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 

@@ -6,7 +6,7 @@ import { createServer, type Server, type ServerResponse, STATUS_CODES } from "no
 import type { Duplex } from "node:stream"
 import { HeadersTooLarge, RequestTimeout, ValidationFailed } from "../../api/Problems.ts"
 import { newRequestState } from "../../platform/CurrentRequest.ts"
-import { listensOn } from "../../outbound/Names.ts"
+import { listensOn } from "../../outbound/Connections.ts"
 import { PublicUrl } from "../path/Handlers.ts"
 import { MetricsEnabled } from "../../telemetry/Telemetry.ts"
 import { renderProblem } from "../path/ProblemResponse.ts"

@@ -2,7 +2,7 @@
 import { Effect, Option, Redacted, References } from "effect"
 import { testEventType } from "../../api/integrations/Events.ts"
 import type { deliveryHeaders, WebhookHeaders } from "../../api/integrations/WebhookHeaders.ts"
-import { formatInstant } from "../../sql/Instants.ts"
+import { formatInstant } from "../../sql/Times.ts"
 import { currentTraceparent, inClientSpan, userAgent } from "../../outbound/Exchange.ts"
 import type { SecretBox } from "../../secrets/SecretBox.ts"
 import { signedHeaders } from "../../secrets/StandardWebhooks.ts"

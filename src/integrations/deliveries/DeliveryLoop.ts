@@ -39,8 +39,7 @@ import * as EndpointQueues from "./DeliveryLoop/EndpointQueues.ts"
 import { makeRecording, tried } from "./DeliveryLoop/Record.ts"
 import * as Results from "./DeliveryLoop/Results.ts"
 import { isUnsent, maxAge, type Result, resultOf, returnedBy } from "./DeliveryLoop/Results.ts"
-import * as Slots from "./DeliveryLoop/Slots.ts"
-import { type Endpoint, keyOf } from "./DeliveryLoop/Visits.ts"
+import { type Endpoint, keyOf, makeSlots } from "./DeliveryLoop/Visits.ts"
 import { maintain } from "./DeliveryMaintenance.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
 import { type Outcome, Sender } from "../endpoints/Sender.ts"
@@ -99,7 +98,7 @@ const make = Effect.gen(function* () {
   const concurrency = webhooks.endpointConcurrency
   const leaseMillis = Duration.toMillis(Duration.sum(webhooks.timeout, leaseMargin))
 
-  const slots = Slots.make()
+  const slots = makeSlots()
   const results = Results.make()
   /**
    * Endpoints whose webhook has changed since the last claim began. If that claim leases deliveries for such an endpoint, they

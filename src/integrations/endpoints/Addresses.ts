@@ -4,7 +4,7 @@
  */
 import { Option, Result } from "effect"
 import { IpInterface, IpNetwork, NetAddress } from "effect/net"
-import { hostOf, isLocalhost } from "../../outbound/Names.ts"
+import { hostOf, isLocalhost } from "../../outbound/Connections.ts"
 import { isIP } from "node:net"
 
 /** `allowed`: in an allowed network, public or not. `refused`: neither public nor allowed, or not an address. */

@@ -1,8 +1,17 @@
 /** Sends deliveries over HTTP to endpoints that are not trusted: only to checked addresses, within one deadline. */
 import { Clock, Context, Duration, Effect, Layer, Option, References, Result } from "effect"
-import { ConnectFailed, type FindAddresses, freshConnections, keptConnections } from "../../outbound/Connections.ts"
+import {
+  cacheAddresses,
+  ConnectFailed,
+  type FindAddresses,
+  freshConnections,
+  keptConnections,
+  ownNetworks,
+  ownPorts,
+  type Resolve,
+  resolveName
+} from "../../outbound/Connections.ts"
 import { type Answer, exchange, type ExchangeFailed, postAttributes, retryDelay } from "../../outbound/Exchange.ts"
-import { cacheAddresses, ownNetworks, ownPorts, type Resolve, resolveName } from "../../outbound/Names.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { checkEndpoint, classify, mayConnect, type Networks, networksOf } from "./Addresses.ts"
 import { redactSecrets } from "../../platform/Text.ts"

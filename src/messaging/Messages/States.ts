@@ -21,7 +21,7 @@ import {
 } from "../../api/messaging/Messaging.ts"
 import { machine, startsOf, targetOf } from "../../api/schema/States.ts"
 import { isIdempotent } from "../providers/Connectors.ts"
-import type { Outcome } from "../providers/Outcomes.ts"
+import type { Outcome } from "../providers/Connectors/Connector.ts"
 
 /** Makes moves to one state from all states in which an attempt may be in flight. */
 const attempted = <const To extends MessageStatus>(to: To) => ({ pending: to, retrying: to, unknown: to })

@@ -18,7 +18,7 @@ import { CircuitBreaker } from "effect/persistence"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
 import { monotonicClock, monotonicMillis } from "../../platform/MonotonicTime.ts"
-import { isUnanswered, type Outcome } from "./Outcomes.ts"
+import { isUnanswered, type Outcome } from "./Connectors/Connector.ts"
 import { outcomes } from "./Connectors.ts"
 
 /**

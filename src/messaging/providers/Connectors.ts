@@ -4,10 +4,9 @@
  */
 import { Context, type Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { type ProviderType, providerTypes } from "../../api/messaging/Messaging.ts"
-import { connector, type Outgoing } from "./Connectors/Connector.ts"
+import { byFailure, connector, type Outcome, type Outgoing } from "./Connectors/Connector.ts"
 import { http } from "./Connectors/Http.ts"
 import { telegram } from "./Connectors/Telegram.ts"
-import { byFailure, type Outcome } from "./Outcomes.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { SecretBox, SecretUnreadable } from "../../secrets/SecretBox.ts"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"

@@ -3,8 +3,7 @@ import { Effect, Redacted, Schema } from "effect"
 import { createHmac, randomBytes } from "node:crypto"
 import * as Fs from "node:fs"
 import * as Path from "node:path"
-import * as Privileges from "./Privileges.ts"
-import { attempt, EmbeddedPostgresError, spawn } from "./Processes.ts"
+import { attempt, EmbeddedPostgresError, type Privileges, resolvePrivileges, spawn } from "./Processes.ts"
 
 export interface Options {
   /** DATA_DIR. It contains the directory `postgres` and the files `postgres-password` and `postgres.log`. */
@@ -16,7 +15,7 @@ export interface Options {
 }
 
 /** A data directory that exists, with what is needed to start a server on it and to connect to the server. */
-export interface Cluster extends Privileges.Privileges {
+export interface Cluster extends Privileges {
   /** `<DATA_DIR>/postgres`. Symbolic links are resolved, so that the path is the same in every process. */
   readonly data: string
   readonly log: string
@@ -58,7 +57,7 @@ export const open = Effect.fnUntraced(function* (options: Options): Effect.fn.Re
     return Fs.realpathSync(options.directory)
   })
   const data = Path.join(directory, "postgres")
-  const privileges = yield* Privileges.resolve(data)
+  const privileges = yield* resolvePrivileges(data)
   const place: Place = {
     ...privileges,
     ...(privileges.mayEnter(Path.dirname(installed.postgres)) ? installed : yield* copyOf(installed, directory)),

@@ -19,7 +19,7 @@ import {
   readAttempts
 } from "../../../src/integrations/deliveries/DeliveryMetrics.ts"
 import { listDue } from "../../../src/integrations/endpoints/WebhookList.ts"
-import { retentions } from "../../../src/service/Retentions.ts"
+import { retentions } from "../../../src/service/StoredData.ts"
 
 const countOf = (sql: SqlClient.SqlClient, projectId: string, where: string) =>
   Effect.map(

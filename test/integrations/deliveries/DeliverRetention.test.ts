@@ -8,7 +8,7 @@ import type { State } from "../../../src/integrations/deliveries/States.ts"
 import { Supervisor } from "../../../src/work/Supervisor.ts"
 import { DatabaseUrl } from "../../../src/sql/Connections.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
-import * as Retentions from "../../../src/service/Retentions.ts"
+import { pruners } from "../../../src/service/StoredData.ts"
 import { subscribe } from "../../support/Events.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { put } from "../../support/Rows.ts"
@@ -32,7 +32,7 @@ const loopOf = (isFirst: boolean) =>
       )
     ),
     Layer.merge(
-      Retentions.layer.pipe(
+      pruners.pipe(
         Layer.provide([
           Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({})))),
           Supervisor.layer

@@ -8,7 +8,7 @@ import {
   make as makeQueues,
   namedPerClaim
 } from "../../../src/integrations/deliveries/DeliveryLoop/EndpointQueues.ts"
-import { make, type Slots, sizes } from "../../../src/integrations/deliveries/DeliveryLoop/Slots.ts"
+import { makeSlots, type Slots, sizes } from "../../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
 import { claimOf as newClaim } from "../../support/Claims.ts"
 
 const holderOf = (name: string, suspect = false) => ({ projectId: ProjectId.make(name), suspect })
@@ -32,14 +32,14 @@ describe("slots", () => {
     const pool = suspect ? "suspect" : "healthy"
 
     it(`of the ${pool} pool: a project alone may take three quarters, and three more find some at once`, () => {
-      const slots = make()
+      const slots = makeSlots()
       assert.strictEqual(fill(slots, holderOf("one", suspect)), (size * 3) / 4)
       assert.strictEqual(roomOf(slots, holderOf("one", suspect)), 0)
       for (const name of ["two", "three", "four"]) assert.isAtLeast(fill(slots, holderOf(name, suspect)), 2)
     })
 
     it(`of the ${pool} pool are shared equally by projects that want more, as the attempts of the first end`, () => {
-      const slots = make()
+      const slots = makeSlots()
       const names = ["one", "two", "three", "four"]
       const held = new Map(names.map((name) => [name, fill(slots, holderOf(name, suspect))]))
       for (let n = 0; n < 4 * size; n++) {
@@ -53,7 +53,7 @@ describe("slots", () => {
   }
 
   it("of the two pools are separate", () => {
-    const slots = make()
+    const slots = makeSlots()
     fill(slots, holderOf("one", true))
     assert.strictEqual(slots.rooms().healthy.free, sizes.healthy)
     assert.deepStrictEqual(slots.rooms().healthy.holders, [])
@@ -63,7 +63,7 @@ describe("slots", () => {
     const step = fc.record({ take: fc.boolean(), suspect: fc.boolean(), count: fc.nat(700), name: fc.nat(5) })
     fc.assert(
       fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
-        const slots = make()
+        const slots = makeSlots()
         const held: Array<ReturnType<typeof holderOf>> = []
         for (const { count, name, suspect, take } of steps) {
           const holder = holderOf(`p${name}`, suspect)

@@ -4,7 +4,7 @@ import { isIP } from "node:net"
 import { setImmediate } from "node:timers/promises"
 import { networksOf } from "../../../src/integrations/endpoints/Addresses.ts"
 import { type Delivery, type Outcome, Sender } from "../../../src/integrations/endpoints/Sender.ts"
-import type { Resolve } from "../../../src/outbound/Names.ts"
+import type { Resolve } from "../../../src/outbound/Connections.ts"
 
 /** Resolves every name to the same addresses. */
 export const at =

@@ -2,7 +2,7 @@
 import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Fiber } from "effect"
 import { type ChannelConfig, send as sendOver } from "../../../src/messaging/providers/Connectors.ts"
-import type { Outcome } from "../../../src/messaging/providers/Outcomes.ts"
+import type { Outcome } from "../../../src/messaging/providers/Connectors/Connector.ts"
 import { answering, answerOf, endless, endpoint, parsed, pouring, tls, trusted } from "../../support/Endpoints.ts"
 import {
   accepted,

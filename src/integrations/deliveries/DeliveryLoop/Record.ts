@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import { once, withTimeout } from "../../../sql/Database.ts"
 import type { Leased } from "./Claim.ts"
-import { formatInstant } from "../../../sql/Instants.ts"
+import { formatInstant } from "../../../sql/Times.ts"
 import { type Ended, entryOf, isGone, logWith, type Result, type Results, separate, type Separated } from "./Results.ts"
 import { bucketOf, countAttempts, countResults } from "../DeliveryMetrics.ts"
 import { after, failuresToPark, firstPause, literalsOf, longestPause } from "../States.ts"
@@ -205,7 +205,7 @@ export const record = (
  * Returns the endpoints that have a delivery among the results that another transaction has locked. Records look for them only
  * after a statement of `record` has timed out: otherwise each delivery would be locked once more.
  */
-export const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>) => sql<Endpoint>`
+const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>) => sql<Endpoint>`
   WITH result AS MATERIALIZED (
     SELECT project_id, installation_id, id FROM unnest(
       ${results.map(({ projectId }) => projectId)}::text[], ${results.map(({ installationId }) => installationId)}::text[],

@@ -12,7 +12,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { Claim, Leased } from "./Claim.ts"
 import type { Move } from "../States.ts"
 import { type Endpoint, keyOf } from "./Visits.ts"
-import { formatInstant } from "../../../sql/Instants.ts"
+import { formatInstant } from "../../../sql/Times.ts"
 import { isSuccess, type Outcome } from "../../endpoints/Sender.ts"
 
 /** Maximum number of results in one statement. */

@@ -6,8 +6,18 @@ import { Clock, Effect, Option, Schema } from "effect"
 import { currentTraceparent } from "../../../outbound/Exchange.ts"
 import { signedHeaders } from "../../../secrets/StandardWebhooks.ts"
 import { isUnsafe } from "../../../platform/Text.ts"
-import { call, connector, HttpUrl, jsonBody, type Reply, secret } from "./Connector.ts"
-import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
+import {
+  byFailure,
+  byStatus,
+  call,
+  connector,
+  HttpUrl,
+  jsonBody,
+  meaningOf,
+  type Outcome,
+  type Reply,
+  secret
+} from "./Connector.ts"
 
 /** A secret in the standard or the URL-safe base64 alphabet. The libraries of Standard Webhooks accept both. */
 const signingSecret = secret(/^(?:whsec_)?[A-Za-z0-9+/_-]+={0,2}$/u, "a signing secret: whsec_ and base64")

@@ -3,8 +3,18 @@
  * not idempotent.
  */
 import { Duration, Effect, Option, Redacted, Schema } from "effect"
-import { call, connector, HttpUrl, jsonBody, type Reply, secret } from "./Connector.ts"
-import { byFailure, byStatus, meaningOf, type Outcome } from "../Outcomes.ts"
+import {
+  byFailure,
+  byStatus,
+  call,
+  connector,
+  HttpUrl,
+  jsonBody,
+  meaningOf,
+  type Outcome,
+  type Reply,
+  secret
+} from "./Connector.ts"
 
 /** A bot token. It has only characters that need no escapes in a URL path. */
 const token = secret(/^[A-Za-z0-9:._~-]+$/u, "a bot token")
