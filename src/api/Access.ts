@@ -34,13 +34,17 @@ export type Policy = (typeof policies)[number]
 export class Access extends Context.Service<
   Access,
   { readonly scope: Scope | null; readonly module: Module | null; readonly policy: Policy }
->()("developer-api/api/Access") {}
+>()("developer-api-service/api/Access") {}
 
 /** Whether an operation can remove or end what no other operation restores. */
-export const Destructive = Context.Reference<boolean>("developer-api/api/Destructive", { defaultValue: () => false })
+export const Destructive = Context.Reference<boolean>("developer-api-service/api/Access/Destructive", {
+  defaultValue: () => false
+})
 
 /** Whether an operation can change what exists although it is a POST. */
-export const Changing = Context.Reference<boolean>("developer-api/api/Changing", { defaultValue: () => false })
+export const Changing = Context.Reference<boolean>("developer-api-service/api/Access/Changing", {
+  defaultValue: () => false
+})
 
 /** The size of a token bucket. The bucket is refilled evenly over the window. */
 export interface RateLimit {
@@ -75,13 +79,13 @@ export class Principal extends Context.Service<
     readonly timeZone: string
     readonly buckets: Readonly<Record<Policy, Bucket>>
   }
->()("developer-api/api/Principal") {}
+>()("developer-api-service/api/Access/Principal") {}
 
 /** An operation's examples in the OpenAPI document. `requests` has several bodies, by name. */
 export class Examples extends Context.Service<
   Examples,
   { readonly request?: unknown; readonly requests?: Readonly<Record<string, unknown>>; readonly answer: unknown }
->()("developer-api/api/schema/Examples") {}
+>()("developer-api-service/api/Access/Examples") {}
 
 /** Adds named examples to each media type of a body. Viewers show `examples`, but not `example`. */
 export const exemplify = (content: object | undefined, examples: Readonly<Record<string, unknown>>): void => {

@@ -26,7 +26,7 @@ import {
 } from "./Problems.ts"
 
 /** Renders the problems of an operation. Failures of the service are its own; two are of a connection, before any operation. */
-export class Operation extends HttpApiMiddleware.Service<Operation>()("developer-api/api/Operation", {
+export class Operation extends HttpApiMiddleware.Service<Operation>()("developer-api-service/api/Requests/Operation", {
   error: [RequestTimeout, HeadersTooLarge, Internal, ServiceUnavailable]
 }) {}
 
@@ -39,7 +39,7 @@ export const DeveloperBearer = {
 
 /** Resolves the bearer token of a request to a `Principal`, checks its access, and takes a token of its rate limit. */
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: Principal }>()(
-  "developer-api/api/Authentication",
+  "developer-api-service/api/Requests/Authentication",
   {
     requiredForClient: true,
     error: [
@@ -57,9 +57,12 @@ export class Authentication extends HttpApiMiddleware.Service<Authentication, { 
 ) {}
 
 /** Refuses a request that does not have the shape of its operation. */
-export class RequestShape extends HttpApiMiddleware.Service<RequestShape>()("developer-api/api/RequestShape", {
-  error: ValidationFailed
-}) {}
+export class RequestShape extends HttpApiMiddleware.Service<RequestShape>()(
+  "developer-api-service/api/Requests/RequestShape",
+  {
+    error: ValidationFailed
+  }
+) {}
 
 /** The limits of a body (contract §1). They bound the time that it takes to refuse one. */
 export interface BodyLimits {
@@ -74,9 +77,11 @@ export interface BodyLimits {
 export const usualBody: BodyLimits = { bytes: 256 * 1024, entries: 6_000, members: 6_000 }
 
 /** The limits of the body of an operation. */
-export const MaxBody = Context.Reference<BodyLimits>("developer-api/api/MaxBody", { defaultValue: () => usualBody })
+export const MaxBody = Context.Reference<BodyLimits>("developer-api-service/api/Requests/MaxBody", {
+  defaultValue: () => usualBody
+})
 
 /** Reads the body of an operation that takes one: its size, its media type, its syntax and its shape. */
-export class JsonBody extends HttpApiMiddleware.Service<JsonBody>()("developer-api/api/JsonBody", {
+export class JsonBody extends HttpApiMiddleware.Service<JsonBody>()("developer-api-service/api/Requests/JsonBody", {
   error: [BodyTooLarge, UnsupportedMediaType, MalformedJson, ValidationFailed]
 }) {}

@@ -25,7 +25,7 @@ type Completion = (operation: HttpClientRequest.HttpClientRequest) => HttpClient
  * Completes what the current call sends. `HttpApiClient` encodes a request by the schemas of its endpoint, which fails for what the
  * service should refuse. So its methods are called without a request: they send the method and the path of an operation.
  */
-export const Completion = Context.Reference<Completion>("developer-api/client/Completion", {
+export const Completion = Context.Reference<Completion>("developer-api/Attempts/Completion", {
   defaultValue: () => Function.identity
 })
 

@@ -57,7 +57,7 @@ export const bearerLayer = (
  * the limits of `retry`. If the program itself may repeat a command, it has to pass a key, because each call without a key is
  * another command. The service checks each request: `validation_failed` names all faults with their locations.
  */
-export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("developer-api/client/DeveloperApi") {
+export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("developer-api/DeveloperApi") {
   /** Uses `FetchHttpClient.Fetch`, by default the platform's `fetch`. */
   static readonly layer = (options: DeveloperApiOptions): Layer.Layer<DeveloperApi> =>
     DeveloperApi.layerHttpClient(options).pipe(

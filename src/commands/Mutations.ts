@@ -64,7 +64,9 @@ export const makeMutationClient = (options: {
   turn: options.turn ?? (() => Effect.void)
 })
 
-export class Mutations extends Context.Service<Mutations, MutationClient>()("developer-api/commands/Mutations") {
+export class Mutations extends Context.Service<Mutations, MutationClient>()(
+  "developer-api-service/commands/Mutations"
+) {
   static readonly layer = Layer.effect(
     Mutations,
     Effect.gen(function* () {
@@ -125,7 +127,7 @@ export class LongRunning extends Context.Service<
     readonly mutations: MutationClient
     readonly withLongTimeout: <A, E, R>(mutation: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   }
->()("developer-api/commands/LongRunning") {
+>()("developer-api-service/commands/Mutations/LongRunning") {
   static readonly layer = Layer.effect(
     LongRunning,
     Effect.gen(function* () {

@@ -65,7 +65,7 @@ export class Calls extends Context.Service<
     /** Waits until all calls have ended and the recording of their outcomes has ended. */
     readonly drain: Effect.Effect<void>
   }
->()("developer-api/messaging/Calls") {
+>()("developer-api-service/messaging/Calls") {
   static readonly layer = Layer.effect(
     Calls,
     Effect.gen(function* () {

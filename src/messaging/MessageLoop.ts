@@ -49,7 +49,7 @@ export class MessageLoop extends Context.Service<
     /** Stops taking attempts, and waits until all taken attempts are recorded. */
     readonly drain: Effect.Effect<void>
   }
->()("developer-api/messaging/MessageLoop") {
+>()("developer-api-service/messaging/MessageLoop") {
   static readonly layer = Layer.effect(
     MessageLoop,
     Effect.gen(function* () {

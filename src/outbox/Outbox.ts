@@ -119,7 +119,7 @@ export class Notifier extends Context.Service<
     /** Whether this process sent the notice. If so, its subscribers have already received the notice. */
     readonly isOwn: (notice: Notice) => boolean
   }
->()("developer-api/outbox/Notifier") {
+>()("developer-api-service/outbox/Outbox/Notifier") {
   /** Provides the notifier for requests, which do not wait for the NOTIFY. Notices that wait in the queue are merged. */
   static readonly layer = Layer.effect(
     Notifier,

@@ -39,7 +39,7 @@ export interface CurrentRequestShape {
 
 const serviceUnavailable = (detail: string) => new ServiceUnavailable({ detail })
 
-export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-api/platform/CurrentRequest", {
+export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-api-service/platform/CurrentRequest", {
   defaultValue: () => ({
     id: "",
     target: "",

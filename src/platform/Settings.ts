@@ -207,7 +207,7 @@ class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{ readonly fau
   }
 }
 
-export class Settings extends Context.Service<Settings, SettingsShape>()("developer-api/platform/Settings") {
+export class Settings extends Context.Service<Settings, SettingsShape>()("developer-api-service/platform/Settings") {
   static readonly layer = Layer.effect(
     Settings,
     Effect.gen(function* () {

@@ -31,7 +31,7 @@ export class SecretKey extends Context.Service<
     /** Derives 32 bytes from each key: the current key first, then the keys of `SECRET_KEY_PREVIOUS`. */
     readonly deriveAll: (purpose: string) => Array.NonEmptyReadonlyArray<Derived>
   }
->()("developer-api/secrets/SecretKey") {
+>()("developer-api-service/secrets/SecretBox/SecretKey") {
   /** Each key is 32 bytes in base64. */
   static readonly make = (current: Redacted.Redacted, previous: ReadonlyArray<Redacted.Redacted> = []) => {
     const keys = Array.dedupe<Array.NonEmptyReadonlyArray<Redacted.Redacted>>([current, ...previous])
@@ -110,7 +110,7 @@ export class SecretBox extends Context.Service<
     readonly open: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Redacted.Redacted, SecretUnreadable>
     readonly examine: (owner: Owner, sealed: Uint8Array) => Effect.Effect<Opened, SecretUnreadable>
   }
->()("developer-api/secrets/SecretBox") {
+>()("developer-api-service/secrets/SecretBox") {
   static readonly layer = Layer.effect(
     SecretBox,
     Effect.gen(function* () {

@@ -31,7 +31,7 @@ interface Measurement {
 export class RequestMetrics extends Context.Service<
   RequestMetrics,
   { readonly record: ((measurement: Measurement) => void) | undefined }
->()("developer-api/http/answers/RequestMetrics") {
+>()("developer-api-service/service/Metrics/RequestMetrics") {
   static readonly layer = Layer.effect(
     RequestMetrics,
     Effect.gen(function* () {

@@ -112,7 +112,7 @@ export class AdminServer extends Context.Service<
     /** The URL by which the server is reached from this host: `http://HOST:PORT`. */
     readonly url: string
   }
->()("developer-api/service/AdminServer") {
+>()("developer-api-service/service/Ports/AdminServer") {
   /**
    * Listens on `ADMIN_PORT`. Without this setting: on the port after the service's port, or on a free port if that port is
    * in use.

@@ -29,13 +29,13 @@ const Connections = Context.Reference<{
   /** Maximum number of connections, over all pools. */
   readonly max: number
   readonly sockets: Sockets
-}>("developer-api/sql/Database/Connections", {
+}>("developer-api-service/sql/Connections/Connections", {
   defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() })
 })
 
 /** The URL of the database: `DATABASE_URL`, or the URL of the embedded PostgreSQL. The layers also provide `Connections`. */
 export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>()(
-  "developer-api/platform/DatabaseUrl"
+  "developer-api-service/sql/Connections/DatabaseUrl"
 ) {
   /** Provides a database other than the one in the settings. */
   static readonly at = (url: Redacted.Redacted) =>

@@ -13,9 +13,12 @@ import { MetricsEnabled } from "../telemetry/Telemetry.ts"
 export const requestTimeout = Duration.seconds(4)
 
 /** Maximum time that a caller waits for statements. Long-running mutations have a longer time (`longRunningTimeout`). */
-export const StatementTimeout = Context.Reference<Duration.Duration>("developer-api/sql/Database/StatementTimeout", {
-  defaultValue: () => requestTimeout
-})
+export const StatementTimeout = Context.Reference<Duration.Duration>(
+  "developer-api-service/sql/Database/StatementTimeout",
+  {
+    defaultValue: () => requestTimeout
+  }
+)
 
 /**
  * Returns how long a caller still waits, in milliseconds. In a request, the `StatementTimeout` counts from the arrival of the

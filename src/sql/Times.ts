@@ -112,7 +112,7 @@ type Sql = SqlClient.SqlClient
  * index.
  */
 export const DatabaseClock = Context.Reference<(sql: Sql) => Effect.Effect<Statement.Fragment>>(
-  "developer-api/sql/DatabaseClock",
+  "developer-api-service/sql/Times/DatabaseClock",
   { defaultValue: () => (sql) => Effect.succeed(sql`statement_timestamp()`) }
 )
 

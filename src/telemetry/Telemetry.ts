@@ -6,7 +6,7 @@ import { Settings } from "../platform/Settings.ts"
  * Whether metrics are recorded. They need an OTLP endpoint, a server of metrics or an admin server. With the embedded PostgreSQL, an
  * admin server always runs.
  */
-export const MetricsEnabled = Context.Reference<boolean>("developer-api/telemetry/MetricsEnabled", {
+export const MetricsEnabled = Context.Reference<boolean>("developer-api-service/telemetry/Telemetry/MetricsEnabled", {
   defaultValue: () => false
 })
 

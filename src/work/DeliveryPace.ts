@@ -84,7 +84,7 @@ export const make = (): Pace => {
 }
 
 /** Never lets a command wait, unless the process both takes commands and makes deliveries. */
-export class DeliveryPace extends Context.Reference<Pace>("developer-api/work/DeliveryPace", {
+export class DeliveryPace extends Context.Reference<Pace>("developer-api-service/work/DeliveryPace", {
   defaultValue: () => never
 }) {
   static readonly layer = Layer.sync(DeliveryPace, make)

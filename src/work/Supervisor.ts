@@ -42,7 +42,7 @@ export class Supervisor extends Context.Service<
     /** Whether `end` has begun. What a loop does uninterruptibly may go on for some time. */
     readonly isEnding: () => boolean
   }
->()("developer-api/work/Supervisor") {
+>()("developer-api-service/work/Supervisor") {
   static readonly layer = Layer.effect(
     Supervisor,
     Effect.suspend(() => make)

@@ -57,7 +57,7 @@ export class Worker extends Context.Service<
      */
     readonly isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) => Statement.Fragment
   }
->()("developer-api/work/Worker") {
+>()("developer-api-service/work/Worker") {
   static readonly layer = (role: Role) =>
     Layer.effect(
       Worker,

@@ -30,7 +30,9 @@ export const startConsole = Effect.fnUntraced(function* (environment: Environmen
 export type Console = Effect.Success<ReturnType<typeof startConsole>>
 
 /** A console that the tests of a file share. */
-export class Shared extends Context.Service<Shared, Console>()("developer-api/test/console/Shared") {
+export class Shared extends Context.Service<Shared, Console>()(
+  "developer-api-service/test/console/Console.support/Shared"
+) {
   static readonly layer = Layer.effect(Shared, startConsole())
 }
 

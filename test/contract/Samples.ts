@@ -606,7 +606,7 @@ export class World extends Context.Service<
      */
     readonly ask: (sample: Sample, caller: Caller, change?: Change) => Effect.Effect<Answer>
   }
->()("developer-api/test/World") {
+>()("developer-api-service/test/contract/Samples/World") {
   static readonly layerNoDeps = Layer.effect(
     World,
     Effect.gen(function* () {

@@ -85,7 +85,7 @@ const assertTwiceAtMost = Effect.fnUntraced(function* (
   }
 })
 
-class Wire extends Context.Service<Wire, WireProxy>()("developer-api/test/Wire") {
+class Wire extends Context.Service<Wire, WireProxy>()("developer-api-service/test/contract/Statements.test/Wire") {
   static readonly layer = Layer.effect(
     Wire,
     Effect.flatMap(makeDatabase(), (url) => startWireProxy(Redacted.value(url)))

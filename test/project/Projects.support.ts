@@ -22,7 +22,7 @@ const keyOf = (byte: number) => Buffer.alloc(32, byte).toString("base64")
 export const services = Layer.merge(secretBox(keyOf(1)), TestDatabase.layer)
 
 /** The commands of clients and deals, made once, so that concurrent ones are a group. */
-export class Crm extends Context.Service<Crm>()("developer-api/test/project/Crm", {
+export class Crm extends Context.Service<Crm>()("developer-api-service/test/project/Projects.support/Crm", {
   make: Effect.all({ clients: makeClients, deals: makeDeals })
 }) {}
 

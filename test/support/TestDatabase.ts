@@ -33,7 +33,7 @@ export const makeDatabase = (options?: { readonly empty?: boolean; readonly lang
   ).pipe(Effect.map(urlOf))
 
 export class TestDatabase extends Context.Service<TestDatabase, { readonly url: Redacted.Redacted }>()(
-  "developer-api/test/TestDatabase"
+  "developer-api-service/test/support/TestDatabase"
 ) {
   /** A database, with clients like the service's for statements and for mutations. */
   static readonly layer = Layer.effect(

@@ -111,7 +111,7 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
 })
 
 export class TestServer extends Context.Service<TestServer, Effect.Success<ReturnType<typeof startServer>>>()(
-  "developer-api/test/TestServer"
+  "developer-api-service/test/support/TestServer"
 ) {
   /** Requires the live clock: `layer(TestServer.layer(), { excludeTestServices: true })`. */
   static readonly layer = (environment?: Environment, role?: Role) =>

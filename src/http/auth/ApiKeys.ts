@@ -95,7 +95,7 @@ export class ApiKeys extends Context.Service<
       grace: Duration.Duration
     ) => Effect.Effect<IssuedKey, KeyUnknown | KeyUnusable | MemberUnusable>
   }
->()("developer-api/http/auth/ApiKeys") {
+>()("developer-api-service/http/auth/ApiKeys") {
   static readonly layer = Layer.unwrap(Effect.map(Settings, ({ cell }) => ApiKeys.layerOf(cell)))
 
   /** The ids of new keys begin with the name of the cell (a database with its processes), if there is one. */

@@ -126,7 +126,7 @@ export class Credentials extends Context.Service<
     /** Returns the credential of a token; none if the token is unknown, expired or revoked. */
     readonly verify: (token: Presented) => Effect.Effect<Option.Option<Verified>, ServiceUnavailable>
   }
->()("developer-api/http/auth/Credentials") {
+>()("developer-api-service/http/auth/Credentials") {
   static readonly layer = Layer.effect(
     Credentials,
     Effect.gen(function* () {

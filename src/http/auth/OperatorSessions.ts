@@ -86,7 +86,7 @@ export class OperatorSessions extends Context.Service<
     readonly end: (session: Session) => Effect.Effect<void, ServiceUnavailable>
     readonly hasToken: (session: Session, csrf: string) => boolean
   }
->()("developer-api/http/auth/OperatorSessions") {
+>()("developer-api-service/http/auth/OperatorSessions") {
   static readonly layer = Layer.effect(
     OperatorSessions,
     Effect.gen(function* () {

@@ -48,7 +48,7 @@ const columns = {
 export class RefusedRequests extends Context.Service<
   RefusedRequests,
   { readonly count: (keyId: string, status: number) => void }
->()("developer-api/http/auth/RefusedRequests") {
+>()("developer-api-service/http/auth/RefusedRequests") {
   static readonly layer = Layer.effect(
     RefusedRequests,
     Effect.gen(function* () {

@@ -16,7 +16,7 @@ export class Drain extends Context.Service<
     /** Stops accepting requests, and waits until the requests in flight are answered. */
     readonly drain: Effect.Effect<void>
   }
->()("developer-api/http/edge/Drain") {
+>()("developer-api-service/http/edge/InFlight/Drain") {
   static readonly layer = Layer.sync(Drain, () => {
     let inFlight = 0
     let draining = false
@@ -79,7 +79,7 @@ export class Unread extends Context.Service<
     /** An answer was read, or its connection has ended. */
     readonly remove: (answer: object) => void
   }
->()("developer-api/http/edge/Unread") {
+>()("developer-api-service/http/edge/InFlight/Unread") {
   static readonly layer = Layer.sync(Unread, () => {
     const readers: Array<Reader> = []
     let total = 0

@@ -54,7 +54,7 @@ export class RateLimits extends Context.Service<
     /** Succeeds if the shared store answers. */
     readonly ping: Effect.Effect<void, LimiterUnavailable>
   }
->()("developer-api/http/limits/RateLimits") {
+>()("developer-api-service/http/limits/RateLimits") {
   static readonly layer = Layer.unwrap(
     Effect.map(Settings, ({ redisUrl }) =>
       Option.match(redisUrl, {

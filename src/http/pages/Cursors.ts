@@ -50,7 +50,7 @@ export class Cursors extends Context.Service<
     readonly encode: (list: List, position: Position) => string
     readonly decode: (list: List, cursor: string) => Effect.Effect<Position, CursorInvalid>
   }
->()("developer-api/http/pages/Cursors") {
+>()("developer-api-service/http/pages/Cursors") {
   static readonly layer = Layer.effect(
     Cursors,
     Effect.gen(function* () {

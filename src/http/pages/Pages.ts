@@ -82,7 +82,7 @@ export class Pages extends Context.Service<
      */
     readonly readByChange: Read<Changing>
   }
->()("developer-api/http/pages/Pages") {
+>()("developer-api-service/http/pages/Pages") {
   static readonly layer = Layer.effect(
     Pages,
     Effect.gen(function* () {

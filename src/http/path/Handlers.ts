@@ -86,7 +86,7 @@ const includes = (versions: ReadonlyArray<number>, version: number) =>
   versions.includes(version) || versions.includes(anyVersion)
 
 /** The base URL of links in answers (`PUBLIC_URL`). Undefined: the base is taken from the `Host` of each request. */
-export const PublicUrl = Context.Reference<string | undefined>("developer-api/platform/PublicUrl", {
+export const PublicUrl = Context.Reference<string | undefined>("developer-api-service/http/path/Handlers/PublicUrl", {
   defaultValue: () => undefined
 })
 

@@ -36,9 +36,12 @@ export interface Parts {
 }
 
 /** The parts of a request that are not read from HTTP: the arguments of a tool call. */
-export const GivenParts = Context.Reference<Parts | undefined>("developer-api/http/path/GivenParts", {
-  defaultValue: () => undefined
-})
+export const GivenParts = Context.Reference<Parts | undefined>(
+  "developer-api-service/http/path/RequestShape/GivenParts",
+  {
+    defaultValue: () => undefined
+  }
+)
 
 /** `JsonBody` does the same for an operation with a body, after it has read the body. */
 export const shape = Layer.succeed(RequestShape, (operation, { endpoint }) => {

@@ -76,7 +76,7 @@ export class DeliveryLoop extends Context.Service<
     /** Stops claiming, and waits until the results of all leased deliveries are recorded. */
     readonly drain: Effect.Effect<void>
   }
->()("developer-api/integrations/deliveries/DeliveryLoop") {
+>()("developer-api-service/integrations/deliveries/DeliveryLoop") {
   static readonly layer = Layer.effect(
     DeliveryLoop,
     Effect.suspend(() => make)

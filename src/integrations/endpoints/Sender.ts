@@ -77,7 +77,7 @@ export class Sender extends Context.Service<
      */
     readonly send: (delivery: Delivery) => Effect.Effect<Outcome>
   }
->()("developer-api/integrations/endpoints/Sender") {
+>()("developer-api-service/integrations/endpoints/Sender") {
   static readonly layer = (config: SenderConfig) =>
     Layer.effect(
       Sender,

@@ -25,7 +25,7 @@ export class Preview extends Context.Service<
       id: InstallationId
     ) => Effect.Effect<ImportPreview, InstallationNotFound | InstallationNotReady | ServiceUnavailable>
   }
->()("developer-api/integrations/imports/Preview") {
+>()("developer-api-service/integrations/imports/Preview") {
   static readonly layer = Layer.effect(
     Preview,
     Effect.gen(function* () {

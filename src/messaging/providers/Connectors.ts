@@ -66,7 +66,7 @@ export class Providers extends Context.Service<
     /** Calls the channel's provider once, within `PROVIDER_TIMEOUT`. Never fails. */
     readonly send: (channel: SealedChannel, message: Outgoing) => Effect.Effect<Outcome>
   }
->()("developer-api/messaging/providers/Providers") {
+>()("developer-api-service/messaging/providers/Connectors/Providers") {
   static readonly layer = Layer.effect(
     Providers,
     Effect.gen(function* () {

@@ -23,7 +23,7 @@ export class EmbeddedPostgres extends Context.Service<
      */
     readonly url: Redacted.Redacted
   }
->()("developer-api/sql/embedded/EmbeddedPostgres") {
+>()("developer-api-service/sql/embedded/EmbeddedPostgres") {
   static readonly layer = (options: Options): Layer.Layer<EmbeddedPostgres, EmbeddedPostgresError> =>
     Layer.effect(
       EmbeddedPostgres,
