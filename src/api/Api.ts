@@ -1,6 +1,5 @@
 /** The developer API v1: its groups, and the annotations that all of them share. */
-import * as HttpApi from "effect/http-api/HttpApi"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApi, OpenApi } from "effect/http-api"
 import { Authentication, Operation, RequestShape } from "./Requests.ts"
 import { CampaignsGroup } from "./campaigns/Campaigns.ts"
 import { ClientsGroup } from "./crm/Clients.ts"

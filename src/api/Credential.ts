@@ -1,8 +1,6 @@
 /** The endpoint that shows what a token is and may do (contract §3). */
 import { Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, defaultRateLimits, Examples, Module, policies, Scope } from "./Access.ts"
 import { text, Timestamp } from "./schema/Fields.ts"
 import { KeyId, MemberId, ProjectId } from "./schema/Ids.ts"

@@ -3,7 +3,7 @@
  * the conditions `If-Match` and `If-None-Match` of reads and mutations (RFC 9110, section 13).
  */
 import { Schema } from "effect"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import { HttpApiSchema } from "effect/http-api"
 import { ETag, text } from "./schema/Fields.ts"
 import { IdempotencyKeyReused } from "./Problems.ts"
 

@@ -1,6 +1,6 @@
 /** Keyset pages, with a cursor and `Link: <…>; rel="next"` while there is a next page. */
 import { Effect, Schema } from "effect"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import { HttpApiSchema } from "effect/http-api"
 import { text } from "./schema/Fields.ts"
 
 /**

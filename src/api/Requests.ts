@@ -4,7 +4,7 @@
  * `Authentication`, `RequestShape`, `JsonBody`.
  */
 import { Context } from "effect"
-import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
+import { HttpApiMiddleware } from "effect/http-api"
 import { Principal } from "./Access.ts"
 import {
   BodyTooLarge,

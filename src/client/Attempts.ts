@@ -6,8 +6,7 @@
  */
 import { Clock, Context, Duration, Effect, Function, type Layer, Option, Random, Result } from "effect"
 import { Headers, HttpClientError, HttpClientRequest, type HttpClientResponse } from "effect/http"
-import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiMiddleware from "effect/http-api/HttpApiMiddleware"
+import { type HttpApiEndpoint, HttpApiMiddleware } from "effect/http-api"
 import { Access } from "../api/Access.ts"
 import { Operation } from "../api/Requests.ts"
 

@@ -1,11 +1,7 @@
 /** The types of the operations of `Api` for callers. All types derive from `Api`, so a new endpoint needs no change here. */
 import type { Effect, Schema, Stream, Types } from "effect"
 import type { HttpClientError } from "effect/http"
-import type * as HttpApi from "effect/http-api/HttpApi"
-import type * as HttpApiClient from "effect/http-api/HttpApiClient"
-import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import type * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import type { HttpApi, HttpApiClient, HttpApiEndpoint, HttpApiGroup, HttpApiSchema } from "effect/http-api"
 import type { Api } from "../api/Api.ts"
 import type { UnexpectedProblem } from "./Problem.ts"
 

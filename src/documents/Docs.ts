@@ -4,12 +4,8 @@
  * security policy of the page forbids it to load anything from other hosts.
  */
 import { Context, Effect } from "effect"
-import * as HttpRouter from "effect/http/HttpRouter"
-import * as HttpServerRequest from "effect/http/HttpServerRequest"
-import * as HttpApi from "effect/http-api/HttpApi"
-import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpRouter, HttpServerRequest } from "effect/http"
+import { HttpApi, type HttpApiGroup, HttpApiScalar, OpenApi } from "effect/http-api"
 import { createHash } from "node:crypto"
 import { Api } from "../api/Api.ts"
 import { completeDocument, isSpec } from "../api/document/Document.ts"

@@ -1,8 +1,6 @@
 /** A campaign with its progress, and the endpoints that show it (contract §9). */
 import { Effect, Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { notModified, ReadConditions } from "../Headers.ts"
 import { CreatedAt, ETag, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"

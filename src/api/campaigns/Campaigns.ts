@@ -1,9 +1,6 @@
 /** Endpoints of segments and campaigns. One endpoint takes all commands (contract §9). */
 import { Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Destructive, Examples } from "../Access.ts"
 import { IfMatch, MutationHeaders, mutationProblems, notModified, ReadConditions, receipt } from "../Headers.ts"
 import { CreatedAt, ETag, text, UpdatedAt } from "../schema/Fields.ts"

@@ -1,8 +1,6 @@
 /** The addresses of a client on channels, with their endpoints (contract §7). */
 import { Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { IfMatch, mutationProblems, notModified, ReadConditions, receipt, RecordMutationHeaders } from "../Headers.ts"
 import { ETag, text } from "../schema/Fields.ts"

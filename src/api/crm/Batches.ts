@@ -1,6 +1,6 @@
 /** The bodies and answers of batches: up to 100 upserts in one request (contract §7). */
 import { Schema } from "effect"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import { HttpApiSchema } from "effect/http-api"
 import { text } from "../schema/Fields.ts"
 import { faultDetail } from "../schema/Faults.ts"
 import { Changed, replayed, ResourceId } from "../Headers.ts"

@@ -1,9 +1,6 @@
 /** The fields and endpoints of clients, the contacts of a project (contract §7). */
 import { Schema, Struct } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Changing, Destructive, Examples } from "../Access.ts"
 import { getClientAddresses, putClientAddresses } from "./Addresses.ts"
 import { batchBody, batchExample, batchOf, batchResults, identified } from "./Batches.ts"

@@ -1,9 +1,6 @@
 /** The fields, changes of status, rules and endpoints of deals (contract §7). */
 import { Effect, Schema, Struct } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Changing, Examples } from "../Access.ts"
 import { batchBody, batchExample, batchOf, batchResults, identified } from "./Batches.ts"
 import {

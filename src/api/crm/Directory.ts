@@ -1,8 +1,6 @@
 /** The endpoints that list what clients and deals name by their ids: members, organizations, and pipelines with their stages (contract §7). */
 import { Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { text } from "../schema/Fields.ts"
 import { MemberId, OrganizationId, PipelineId, StageId } from "../schema/Ids.ts"

@@ -1,8 +1,6 @@
 /** The fields and endpoints of the notes on deals (contract §7). */
 import { Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Destructive, Examples } from "../Access.ts"
 import { IfMatch, MutationHeaders, mutationProblems, receipt } from "../Headers.ts"
 import { CreatedAt, ExpectedVersion, text, UpdatedAt, Version, VersionText } from "../schema/Fields.ts"

@@ -1,8 +1,6 @@
 /** The endpoint that records an operator's rating of a ticket (contract §7). */
 import { Effect, Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { IfMatch, MutationHeaders, mutationProblems, receipt } from "../Headers.ts"
 import { text } from "../schema/Fields.ts"

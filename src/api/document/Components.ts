@@ -3,7 +3,7 @@
  * `components`, and referred to. Otherwise the document would have twice its size, and generators would make a type of each.
  */
 import { Predicate, Record } from "effect"
-import type * as OpenApi from "effect/http-api/OpenApi"
+import type { OpenApi } from "effect/http-api"
 
 interface Use {
   readonly component: object

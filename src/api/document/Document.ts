@@ -1,9 +1,6 @@
 /** Additions to the generated OpenAPI document: scopes, shared headers, examples, names of problems. */
 import { Context, Predicate, Record } from "effect"
-import * as HttpApi from "effect/http-api/HttpApi"
-import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import type * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApi, type HttpApiEndpoint, type HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples, exemplify } from "../Access.ts"
 import { DeveloperBearer, MaxBody } from "../Requests.ts"
 import { linksOf } from "./Components.ts"

@@ -3,7 +3,7 @@
  * in the README do not change. The demo project has no deliveries, so the example of a delivery is the id of no record.
  */
 import { Predicate } from "effect"
-import type * as OpenApi from "effect/http-api/OpenApi"
+import type { OpenApi } from "effect/http-api"
 import { noteExample } from "../crm/Notes.ts"
 import { messageExample } from "../messaging/Messaging.ts"
 

@@ -1,6 +1,6 @@
 /** Problems in the OpenAPI document: their wire form, meaning, remedy and examples. */
 import { Predicate } from "effect"
-import type * as OpenApi from "effect/http-api/OpenApi"
+import type { OpenApi } from "effect/http-api"
 import { type Access, defaultRateLimits } from "../Access.ts"
 import * as Problems from "../Problems.ts"
 import type { BodyLimits } from "../Requests.ts"

@@ -1,7 +1,6 @@
 /** Deliveries of events, and the endpoints that show them (contract §10). */
 import { Effect, Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { CreatedAt, Timestamp } from "../schema/Fields.ts"
 import { DeliveryId, EventId, InstallationId } from "../schema/Ids.ts"

@@ -1,8 +1,6 @@
 /** The endpoint that lists installations: the integrations that are installed in a project. */
 import { Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { text, Version } from "../schema/Fields.ts"
 import { InstallationId } from "../schema/Ids.ts"

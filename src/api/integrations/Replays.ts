@@ -1,8 +1,6 @@
 /** Replays of stored events, and the endpoints that start and show them (contract §10). */
 import { Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { CreatedAt, instant, Timestamp } from "../schema/Fields.ts"
 import { InstallationId, ReplayId } from "../schema/Ids.ts"

@@ -1,8 +1,6 @@
 /** The outbound webhook of an installation, with the health of the receiver, as `getWebhook` shows both (contract §10). */
 import { Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { notModified, ReadConditions } from "../Headers.ts"
 import { CreatedAt, ETag, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"

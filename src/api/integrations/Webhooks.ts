@@ -1,9 +1,6 @@
 /** Endpoints that configure webhooks, rotate their secrets and retry deliveries (contract §10). */
 import { Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Destructive, Examples } from "../Access.ts"
 import { Changed, IfMatch, MutationHeaders, mutationProblems, replayed, ResourceId } from "../Headers.ts"
 import { ETag, ExpectedVersion, text, Version } from "../schema/Fields.ts"

@@ -1,9 +1,6 @@
 /** Endpoints that list sources, send text replies and show messages (contract §8). */
 import { Schema } from "effect"
-import * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as HttpApiGroup from "effect/http-api/HttpApiGroup"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { CreatedAt, text, Timestamp, UpdatedAt } from "../schema/Fields.ts"
 import { MutationHeaders, mutationProblems, replayed } from "../Headers.ts"

@@ -1,6 +1,6 @@
 /** Classes of problems: RFC 9457 bodies with a stable `code`. */
 import { Effect, Schema } from "effect"
-import * as HttpApiError from "effect/http-api/HttpApiError"
+import { HttpApiError } from "effect/http-api"
 
 /** The members of an example that have no fixed value in the schema of the problem. */
 export interface Example {

@@ -6,7 +6,7 @@
 import { Context, Predicate } from "effect"
 import type { IncomingHttpHeaders } from "node:http"
 import { HttpServerResponse } from "effect/http"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { OpenApi } from "effect/http-api"
 import { Api } from "../../api/Api.ts"
 import type { ToolAnswer } from "./ToolProtocol.ts"
 

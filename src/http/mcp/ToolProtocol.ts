@@ -4,7 +4,7 @@
  */
 import { Context, Predicate, type Schema, SchemaAST } from "effect"
 import type { HttpServerResponse } from "effect/http"
-import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import type { HttpApiEndpoint } from "effect/http-api"
 import { type BodyLimits, MaxBody } from "../../api/Requests.ts"
 import {
   type LocatedFault,

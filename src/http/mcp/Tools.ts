@@ -3,9 +3,7 @@
  * its first call, so each is shorter than the one of the OpenAPI document: the operation still refuses what the document forbids.
  */
 import { Context, Effect, Predicate, Record } from "effect"
-import * as HttpApi from "effect/http-api/HttpApi"
-import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
-import * as OpenApi from "effect/http-api/OpenApi"
+import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Access, Changing, Destructive, type Policy } from "../../api/Access.ts"
 import { Api } from "../../api/Api.ts"
 import { completeDocument, withoutNull } from "../../api/document/Document.ts"

@@ -11,10 +11,8 @@ import { anyVersion, type Command, command, type Outcome, versionsOf } from "../
 import type { Page } from "../pages/Pages.ts"
 import { PreconditionFailed } from "../../api/Problems.ts"
 import { etag } from "../../api/schema/Fields.ts"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import { HttpApi, type HttpApiEndpoint, HttpApiSchema } from "effect/http-api"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
-import * as HttpApi from "effect/http-api/HttpApi"
-import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
 import { Api } from "../../api/Api.ts"
 
 export const pageHandler =

@@ -6,7 +6,7 @@
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect, type Fiber, JsonPointer, Layer, Schema } from "effect"
 import { HttpRouter, HttpServerRequest } from "effect/http"
-import type * as HttpApiEndpoint from "effect/http-api/HttpApiEndpoint"
+import type { HttpApiEndpoint } from "effect/http-api"
 import { HttpApiSchemaError } from "effect/http-api/HttpApiError"
 import { JsonBody, MaxBody, RequestShape } from "../../api/Requests.ts"
 import { ValidationFailed } from "../../api/Problems.ts"
