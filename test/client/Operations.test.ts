@@ -1,7 +1,7 @@
 /** The client against the real service: every operation, and typical uses of each kind. */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Stream } from "effect"
-import { NotModified } from "../../src/api/Headers.ts"
+import { NotModified } from "../../src/api/Endpoints.ts"
 import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
 import { newKey, queryOf, requestOf } from "../contract/Requests.ts"

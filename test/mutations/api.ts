@@ -8,7 +8,7 @@ export const api = [
   fields("(year % 100 !== 0 || year % 400 === 0)", "true"),
   fields("(?=.{3,254}$)", ""),
   fields("[0-9]{1,14}$", "[0-9]{1,15}$"),
-  mutating("api/Page.ts", "contract/Walk.fields")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
+  mutating("api/Endpoints.ts", "contract/Walk.fields")("(?:[1-9][0-9]?|100)", "(?:[1-9][0-9]*)"),
   mutating("api/schema/Fields.ts", "contract/Walk.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
   mutating("api/schema/Ids.ts", "contract/Walk.fields")("text(1, 160)", "text(1, 161)"),
   mutating("api/schema/Faults.ts", "contract/Campaigns")("JsonPointer.escapeToken(cut", "String(cut"),

@@ -1,12 +1,11 @@
 /** A campaign with its progress, and the endpoints that show it (contract §9). */
-import { Effect, Schema } from "effect"
-import { HttpApiEndpoint, HttpApiSchema, OpenApi } from "effect/http-api"
+import { Schema } from "effect"
+import { HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
-import { notModified, ReadConditions } from "../Headers.ts"
-import { CreatedAt, ETag, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
+import { filterBy, listOf, pageQuery, recordOf } from "../Endpoints.ts"
+import { CreatedAt, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { CampaignId, ChannelId, TemplateId } from "../schema/Ids.ts"
-import { page, pageQuery } from "../Page.ts"
-import { CampaignNotFound, CursorInvalid, PreconditionFailed } from "../Problems.ts"
+import { CampaignNotFound } from "../Problems.ts"
 import { CampaignStatus, campaignStatuses } from "./Commands.ts"
 
 const Route = Schema.NullOr(
@@ -113,14 +112,10 @@ const path = "/v1/developer/campaigns"
 const reading = { scope: "campaigns.read", module: "campaigns", policy: "read" } as const
 
 export const listCampaigns = HttpApiEndpoint.get("listCampaigns", path, {
-  query: {
-    status: CampaignStatusFilter.annotate({ default: "all" }).pipe(
-      Schema.withDecodingDefaultKey(Effect.succeed("all" as const))
-    ),
+  ...listOf(Campaign, {
+    status: filterBy(CampaignStatusFilter.literals, "all"),
     ...pageQuery(4096)
-  },
-  success: page(Campaign),
-  error: [CursorInvalid]
+  })
 })
   .annotate(Access, reading)
   .annotate(Examples, { answer: { items: [example], nextCursor: null } })
@@ -129,9 +124,7 @@ export const listCampaigns = HttpApiEndpoint.get("listCampaigns", path, {
 
 export const getCampaign = HttpApiEndpoint.get("getCampaign", `${path}/:campaignId`, {
   params: { campaignId: CampaignId },
-  headers: ReadConditions,
-  success: HttpApiSchema.WithHeaders(Campaign, { etag: ETag }),
-  error: [notModified, PreconditionFailed, CampaignNotFound]
+  ...recordOf(Campaign, CampaignNotFound)
 })
   .annotate(Access, reading)
   .annotate(Examples, { answer: example })

@@ -1,20 +1,17 @@
 /** Endpoints of segments and campaigns. One endpoint takes all commands (contract §9). */
 import { Schema } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Destructive, Examples } from "../Access.ts"
-import { IfMatch, MutationHeaders, mutationProblems, notModified, ReadConditions, receipt } from "../Headers.ts"
-import { CreatedAt, ETag, text, UpdatedAt } from "../schema/Fields.ts"
+import { changeBy, creationBy, listOf, MutationHeaders, pageQuery, recordOf } from "../Endpoints.ts"
+import { CreatedAt, text, UpdatedAt } from "../schema/Fields.ts"
 import { CampaignId, SegmentId, TemplateId } from "../schema/Ids.ts"
-import { page, pageQuery } from "../Page.ts"
 import {
   CampaignNotFound,
   CampaignNotReady,
   CampaignReferenceNotFound,
   CampaignStateConflict,
-  CursorInvalid,
   ScheduleInvalid,
-  VersionConflict,
-  PreconditionFailed
+  VersionConflict
 } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 import { CampaignAudience } from "./Audience.ts"
@@ -104,11 +101,7 @@ const table = operations.map((operation) => `- \`${operation}\`: ${describeMoves
 
 export class CampaignsGroup extends HttpApiGroup.make("campaigns")
   .add(
-    HttpApiEndpoint.get("listSegments", `${path}/audience-segments`, {
-      query: pageQuery(4096),
-      success: page(Segment),
-      error: [CursorInvalid]
-    })
+    HttpApiEndpoint.get("listSegments", `${path}/audience-segments`, listOf(Segment, pageQuery(4096)))
       .annotate(Access, reading)
       .annotate(Examples, { answer: { items: [segmentExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List the audience segments")
@@ -116,11 +109,7 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
         OpenApi.Description,
         "Lists the segments, newest first. An audience can have the clients of a segment as its candidates."
       ),
-    HttpApiEndpoint.get("listTemplates", `${path}/templates`, {
-      query: pageQuery(4096),
-      success: page(Template),
-      error: [CursorInvalid]
-    })
+    HttpApiEndpoint.get("listTemplates", `${path}/templates`, listOf(Template, pageQuery(4096)))
       .annotate(Access, reading)
       .annotate(Examples, {
         answer: {
@@ -136,10 +125,8 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       ),
     listCampaigns,
     HttpApiEndpoint.post("createCampaign", path, {
-      headers: MutationHeaders,
       payload: CampaignCreate,
-      success: receipt(201),
-      error: mutationProblems
+      ...creationBy(MutationHeaders)
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "campaigns.write", module: "campaigns", policy: "write" })
@@ -155,9 +142,7 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
     getCampaign,
     HttpApiEndpoint.get("getCampaignAudience", `${path}/:campaignId/audience`, {
       params: { campaignId: CampaignId },
-      headers: ReadConditions,
-      success: HttpApiSchema.WithHeaders(CampaignAudience, { etag: ETag }),
-      error: [notModified, PreconditionFailed, CampaignNotFound]
+      ...recordOf(CampaignAudience, CampaignNotFound)
     })
       .annotate(Access, reading)
       .annotate(Examples, { answer: { audience: audienceExample } })
@@ -169,19 +154,16 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
       ),
     HttpApiEndpoint.patch("patchCampaign", `${path}/:campaignId`, {
       params: { campaignId: CampaignId },
-      headers: { ...MutationHeaders, ...IfMatch },
       payload: CampaignCommand,
-      success: receipt(200),
-      error: [
-        ...mutationProblems,
-        PreconditionFailed,
+      ...changeBy(
+        MutationHeaders,
         CampaignNotFound,
         CampaignReferenceNotFound,
         CampaignStateConflict,
         CampaignNotReady,
         VersionConflict,
         ScheduleInvalid
-      ]
+      )
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "campaigns.write", module: "campaigns", policy: "write" })

@@ -1,11 +1,11 @@
 /** The addresses of a client on channels, with their endpoints (contract §7). */
 import { Schema } from "effect"
-import { HttpApiEndpoint, HttpApiSchema, OpenApi } from "effect/http-api"
+import { HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
-import { IfMatch, mutationProblems, notModified, ReadConditions, receipt, RecordMutationHeaders } from "../Headers.ts"
-import { ETag, text } from "../schema/Fields.ts"
+import { changeBy, RecordMutationHeaders, recordOf } from "../Endpoints.ts"
+import { text } from "../schema/Fields.ts"
 import { ChannelId, ClientId } from "../schema/Ids.ts"
-import { ChannelNotFound, ClientArchived, ClientNotFound, PreconditionFailed } from "../Problems.ts"
+import { ChannelNotFound, ClientArchived, ClientNotFound } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
 /** An address, with its types in the API and the project file. */
@@ -44,9 +44,7 @@ const path = "/v1/developer/crm/clients/:clientId/addresses"
 
 export const getClientAddresses = HttpApiEndpoint.get("getClientAddresses", path, {
   params: { clientId: ClientId },
-  headers: ReadConditions,
-  success: HttpApiSchema.WithHeaders(ClientAddresses, { etag: ETag }),
-  error: [notModified, PreconditionFailed, ClientNotFound]
+  ...recordOf(ClientAddresses, ClientNotFound)
 })
   .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
   .annotate(Examples, { answer: example })
@@ -58,10 +56,8 @@ export const getClientAddresses = HttpApiEndpoint.get("getClientAddresses", path
 
 export const putClientAddresses = HttpApiEndpoint.put("putClientAddresses", path, {
   params: { clientId: ClientId },
-  headers: { ...RecordMutationHeaders, ...IfMatch },
   payload: ClientAddressesPut,
-  success: receipt(200),
-  error: [...mutationProblems, PreconditionFailed, ClientNotFound, ChannelNotFound, ClientArchived]
+  ...changeBy(RecordMutationHeaders, ClientNotFound, ChannelNotFound, ClientArchived)
 })
   .middleware(JsonBody)
   .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })

@@ -3,7 +3,7 @@ import { Schema } from "effect"
 import { HttpApiSchema } from "effect/http-api"
 import { text } from "../schema/Fields.ts"
 import { faultDetail } from "../schema/Faults.ts"
-import { Changed, replayed, ResourceId } from "../Headers.ts"
+import { Changed, replayed, ResourceId } from "../Endpoints.ts"
 import { ServiceUnavailable, ValidationFailed } from "../Problems.ts"
 import type { BodyLimits } from "../Requests.ts"
 

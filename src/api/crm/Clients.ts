@@ -1,27 +1,26 @@
 /** The fields and endpoints of clients, the contacts of a project (contract §7). */
 import { Schema, Struct } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Changing, Destructive, Examples } from "../Access.ts"
 import { getClientAddresses, putClientAddresses } from "./Addresses.ts"
 import { batchBody, batchExample, batchOf, batchResults, identified } from "./Batches.ts"
 import {
-  IfMatch,
+  changeBy,
+  creationBy,
+  listOf,
   mutationProblems,
-  notModified,
-  ReadConditions,
-  receipt,
+  pageQuery,
   RecordMutationHeaders,
+  recordOf,
   UpsertConditions,
   upsertReceipt
-} from "../Headers.ts"
-import { CreatedAt, Email, ETag, Instant, Phone, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
+} from "../Endpoints.ts"
+import { CreatedAt, Email, Instant, Phone, text, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { ClientId, MemberId, OrganizationId } from "../schema/Ids.ts"
-import { page, pageQuery } from "../Page.ts"
 import {
   ClientArchived,
   ClientNotFound,
   ContactCapacityExhausted,
-  CursorInvalid,
   ExternalIdTaken,
   MemberNotFound,
   OrganizationArchived,
@@ -171,11 +170,11 @@ const path = "/v1/developer/crm/clients"
 
 export class ClientsGroup extends HttpApiGroup.make("clients")
   .add(
-    HttpApiEndpoint.get("listClients", path, {
-      query: { status: Schema.optionalKey(ClientStatusFilter), ...clientFilters, ...pageQuery(512) },
-      success: page(Client),
-      error: [CursorInvalid]
-    })
+    HttpApiEndpoint.get(
+      "listClients",
+      path,
+      listOf(Client, { status: Schema.optionalKey(ClientStatusFilter), ...clientFilters, ...pageQuery(512) })
+    )
       .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: { items: [clientExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List clients")
@@ -186,10 +185,8 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
           "search by name."
       ),
     HttpApiEndpoint.post("createClient", path, {
-      headers: RecordMutationHeaders,
       payload: ClientCreate,
-      success: receipt(201),
-      error: [...mutationProblems, ContactCapacityExhausted, ExternalIdTaken]
+      ...creationBy(RecordMutationHeaders, ContactCapacityExhausted, ExternalIdTaken)
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
@@ -202,9 +199,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       ),
     HttpApiEndpoint.get("getClient", `${path}/:clientId`, {
       params: { clientId: ClientId },
-      headers: ReadConditions,
-      success: HttpApiSchema.WithHeaders(Client, { etag: ETag }),
-      error: [notModified, PreconditionFailed, ClientNotFound]
+      ...recordOf(Client, ClientNotFound)
     })
       .annotate(Access, { scope: "crm.clients.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: clientExample })
@@ -212,12 +207,9 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(OpenApi.Description, "Reads one client by its id, archived ones included. The `etag` is its version."),
     HttpApiEndpoint.patch("patchClient", `${path}/:clientId`, {
       params: { clientId: ClientId },
-      headers: { ...RecordMutationHeaders, ...IfMatch },
       payload: ClientPatch,
-      success: receipt(200),
-      error: [
-        ...mutationProblems,
-        PreconditionFailed,
+      ...changeBy(
+        RecordMutationHeaders,
         ClientNotFound,
         MemberNotFound,
         OrganizationNotFound,
@@ -225,7 +217,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
         OrganizationArchived,
         ContactCapacityExhausted,
         ExternalIdTaken
-      ]
+      )
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
@@ -283,9 +275,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       ),
     HttpApiEndpoint.delete("eraseClient", `${path}/:clientId`, {
       params: { clientId: ClientId },
-      headers: { ...RecordMutationHeaders, ...IfMatch },
-      success: receipt(200),
-      error: [...mutationProblems, PreconditionFailed, ClientNotFound]
+      ...changeBy(RecordMutationHeaders, ClientNotFound)
     })
       .annotate(Access, { scope: "crm.clients.write", module: "crm", policy: "write" })
       .annotate(Destructive, true)

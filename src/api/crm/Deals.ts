@@ -1,24 +1,25 @@
 /** The fields, changes of status, rules and endpoints of deals (contract §7). */
-import { Effect, Schema, Struct } from "effect"
-import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import { Schema, Struct } from "effect"
+import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Changing, Examples } from "../Access.ts"
 import { batchBody, batchExample, batchOf, batchResults, identified } from "./Batches.ts"
 import {
-  IfMatch,
+  changeBy,
+  creationBy,
+  filterBy,
+  listOf,
   mutationProblems,
-  notModified,
-  ReadConditions,
-  receipt,
+  pageQuery,
   RecordMutationHeaders,
+  recordOf,
   UpsertConditions,
   upsertReceipt
-} from "../Headers.ts"
+} from "../Endpoints.ts"
 import {
   AmountMinor,
   CalendarDate,
   CreatedAt,
   Currency,
-  ETag,
   Instant,
   text,
   Timestamp,
@@ -26,9 +27,7 @@ import {
   Version
 } from "../schema/Fields.ts"
 import { ClientId, DealId, MemberId, OrganizationId, PipelineId, StageId } from "../schema/Ids.ts"
-import { page, pageQuery } from "../Page.ts"
 import {
-  CursorInvalid,
   DealNotFound,
   DealReferenceNotFound,
   DealStatusInvalid,
@@ -214,18 +213,12 @@ const path = "/v1/developer/crm/deals"
 export class DealsGroup extends HttpApiGroup.make("deals")
   .add(
     HttpApiEndpoint.get("listDeals", path, {
-      query: {
-        lifecycle: DealLifecycleFilter.annotate({ default: "active" }).pipe(
-          Schema.withDecodingDefaultKey(Effect.succeed("active" as const))
-        ),
-        status: DealStatusFilter.annotate({ default: "all" }).pipe(
-          Schema.withDecodingDefaultKey(Effect.succeed("all" as const))
-        ),
+      ...listOf(Deal, {
+        lifecycle: filterBy(DealLifecycleFilter.literals, "active"),
+        status: filterBy(DealStatusFilter.literals, "all"),
         ...dealFilters,
         ...pageQuery(512)
-      },
-      success: page(Deal),
-      error: [CursorInvalid]
+      })
     })
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: { items: [dealExample], nextCursor: null } })
@@ -237,10 +230,8 @@ export class DealsGroup extends HttpApiGroup.make("deals")
           "60 s before the newest `updatedAt` that was read, with `lifecycle=all`."
       ),
     HttpApiEndpoint.post("createDeal", path, {
-      headers: RecordMutationHeaders,
       payload: DealCreate,
-      success: receipt(201),
-      error: [...mutationProblems, DealReferenceNotFound, ExternalIdTaken]
+      ...creationBy(RecordMutationHeaders, DealReferenceNotFound, ExternalIdTaken)
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
@@ -253,9 +244,7 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       ),
     HttpApiEndpoint.get("getDeal", `${path}/:dealId`, {
       params: { dealId: DealId },
-      headers: ReadConditions,
-      success: HttpApiSchema.WithHeaders(Deal, { etag: ETag }),
-      error: [notModified, PreconditionFailed, DealNotFound]
+      ...recordOf(Deal, DealNotFound)
     })
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: dealExample })
@@ -263,17 +252,8 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Description, "Reads one deal by its id, archived ones included. The `etag` is its version."),
     HttpApiEndpoint.patch("patchDeal", `${path}/:dealId`, {
       params: { dealId: DealId },
-      headers: { ...RecordMutationHeaders, ...IfMatch },
       payload: DealPatch,
-      success: receipt(200),
-      error: [
-        ...mutationProblems,
-        PreconditionFailed,
-        DealNotFound,
-        DealReferenceNotFound,
-        DealStatusInvalid,
-        ExternalIdTaken
-      ]
+      ...changeBy(RecordMutationHeaders, DealNotFound, DealReferenceNotFound, DealStatusInvalid, ExternalIdTaken)
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })

@@ -4,8 +4,7 @@ import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { text } from "../schema/Fields.ts"
 import { MemberId, OrganizationId, PipelineId, StageId } from "../schema/Ids.ts"
-import { page, pageQuery } from "../Page.ts"
-import { CursorInvalid } from "../Problems.ts"
+import { listOf, pageQuery } from "../Endpoints.ts"
 
 export const Member = Schema.Struct({
   id: MemberId,
@@ -30,11 +29,7 @@ const reading = { scope: "crm.clients.read", module: "crm", policy: "read" } as 
 
 export class DirectoryGroup extends HttpApiGroup.make("directory")
   .add(
-    HttpApiEndpoint.get("listMembers", "/v1/developer/crm/members", {
-      query: pageQuery(512),
-      success: page(Member),
-      error: [CursorInvalid]
-    })
+    HttpApiEndpoint.get("listMembers", "/v1/developer/crm/members", listOf(Member, pageQuery(512)))
       .annotate(Access, reading)
       .annotate(Examples, {
         answer: {
@@ -47,11 +42,7 @@ export class DirectoryGroup extends HttpApiGroup.make("directory")
         OpenApi.Description,
         "Lists the project's members, ordered by id. A client or a deal names its responsible member by the id."
       ),
-    HttpApiEndpoint.get("listOrganizations", "/v1/developer/crm/organizations", {
-      query: pageQuery(512),
-      success: page(Organization),
-      error: [CursorInvalid]
-    })
+    HttpApiEndpoint.get("listOrganizations", "/v1/developer/crm/organizations", listOf(Organization, pageQuery(512)))
       .annotate(Access, reading)
       .annotate(Examples, {
         answer: { items: [{ id: "org_harbour", name: "Harbour Coffee", archived: false }], nextCursor: null }
@@ -93,11 +84,7 @@ const example = {
 
 export class PipelinesGroup extends HttpApiGroup.make("pipelines")
   .add(
-    HttpApiEndpoint.get("listPipelines", "/v1/developer/crm/pipelines", {
-      query: pageQuery(512),
-      success: page(Pipeline),
-      error: [CursorInvalid]
-    })
+    HttpApiEndpoint.get("listPipelines", "/v1/developer/crm/pipelines", listOf(Pipeline, pageQuery(512)))
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: { items: [example], nextCursor: null } })
       .annotate(OpenApi.Summary, "List the pipelines")

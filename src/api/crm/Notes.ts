@@ -2,11 +2,10 @@
 import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Destructive, Examples } from "../Access.ts"
-import { IfMatch, MutationHeaders, mutationProblems, receipt } from "../Headers.ts"
+import { changeBy, creationBy, listOf, MutationHeaders, pageQuery } from "../Endpoints.ts"
 import { CreatedAt, ExpectedVersion, text, UpdatedAt, Version, VersionText } from "../schema/Fields.ts"
 import { DealId, KeyId, NoteId } from "../schema/Ids.ts"
-import { page, pageQuery } from "../Page.ts"
-import { CursorInvalid, DealNotFound, NoteNotFound, VersionConflict, PreconditionFailed } from "../Problems.ts"
+import { DealNotFound, NoteNotFound, VersionConflict } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
 /** The fields that callers write, with their types in the API and in imports. */
@@ -52,9 +51,7 @@ export class NotesGroup extends HttpApiGroup.make("notes")
   .add(
     HttpApiEndpoint.get("listNotes", path, {
       params: { dealId: DealId },
-      query: pageQuery(512),
-      success: page(Note),
-      error: [CursorInvalid, DealNotFound]
+      ...listOf(Note, pageQuery(512), DealNotFound)
     })
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: { items: [noteExample], nextCursor: null } })
@@ -62,10 +59,8 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       .annotate(OpenApi.Description, "Lists the notes of a deal, newest first."),
     HttpApiEndpoint.post("createNote", path, {
       params: { dealId: DealId },
-      headers: MutationHeaders,
       payload: NoteCreate,
-      success: receipt(201),
-      error: [...mutationProblems, NoteNotFound]
+      ...creationBy(MutationHeaders, NoteNotFound)
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
@@ -77,10 +72,8 @@ export class NotesGroup extends HttpApiGroup.make("notes")
       ),
     HttpApiEndpoint.patch("patchNote", `${path}/:noteId`, {
       params: { dealId: DealId, noteId: NoteId },
-      headers: { ...MutationHeaders, ...IfMatch },
       payload: NotePatch,
-      success: receipt(200),
-      error: [...mutationProblems, PreconditionFailed, NoteNotFound, VersionConflict]
+      ...changeBy(MutationHeaders, NoteNotFound, VersionConflict)
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
@@ -97,9 +90,7 @@ export class NotesGroup extends HttpApiGroup.make("notes")
     HttpApiEndpoint.delete("deleteNote", `${path}/:noteId`, {
       params: { dealId: DealId, noteId: NoteId },
       query: { expectedVersion: VersionText },
-      headers: { ...MutationHeaders, ...IfMatch },
-      success: receipt(200),
-      error: [...mutationProblems, PreconditionFailed, NoteNotFound, VersionConflict]
+      ...changeBy(MutationHeaders, NoteNotFound, VersionConflict)
     })
       .annotate(Access, { scope: "crm.deals.write", module: "crm", policy: "write" })
       .annotate(Destructive, true)

@@ -1,18 +1,11 @@
 /** The endpoint that records an operator's rating of a ticket (contract §7). */
-import { Effect, Schema } from "effect"
+import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
-import { IfMatch, MutationHeaders, mutationProblems, receipt } from "../Headers.ts"
+import { changeBy, filterBy, listOf, MutationHeaders, pageQuery } from "../Endpoints.ts"
 import { text } from "../schema/Fields.ts"
 import { ClientId, TicketId } from "../schema/Ids.ts"
-import { page, pageQuery } from "../Page.ts"
-import {
-  CursorInvalid,
-  PreconditionFailed,
-  RatingCustomerOwned,
-  TicketNotFound,
-  TicketNotRateable
-} from "../Problems.ts"
+import { RatingCustomerOwned, TicketNotFound, TicketNotRateable } from "../Problems.ts"
 import { JsonBody } from "../Requests.ts"
 
 export const TicketStatus = Schema.Literals(["open", "pending", "resolved", "closed"])
@@ -69,15 +62,11 @@ export interface TicketFilters {
 export class TicketsGroup extends HttpApiGroup.make("tickets")
   .add(
     HttpApiEndpoint.get("listTickets", "/v1/developer/crm/tickets", {
-      query: {
-        status: TicketStatusFilter.annotate({ default: "all" }).pipe(
-          Schema.withDecodingDefaultKey(Effect.succeed("all" as const))
-        ),
+      ...listOf(Ticket, {
+        status: filterBy(TicketStatusFilter.literals, "all"),
         clientId: Schema.optionalKey(ClientId),
         ...pageQuery(512)
-      },
-      success: page(Ticket),
-      error: [CursorInvalid]
+      })
     })
       .annotate(Access, { scope: "crm.tickets.ratings.write", module: "tickets", policy: "read" })
       .annotate(Examples, {
@@ -101,10 +90,8 @@ export class TicketsGroup extends HttpApiGroup.make("tickets")
       ),
     HttpApiEndpoint.put("rateTicket", "/v1/developer/crm/tickets/:ticketId/rating", {
       params: { ticketId: TicketId },
-      headers: { ...MutationHeaders, ...IfMatch },
       payload: TicketRating,
-      success: receipt(200),
-      error: [...mutationProblems, PreconditionFailed, TicketNotFound, TicketNotRateable, RatingCustomerOwned]
+      ...changeBy(MutationHeaders, TicketNotFound, TicketNotRateable, RatingCustomerOwned)
     })
       .middleware(JsonBody)
       .annotate(Access, { scope: "crm.tickets.ratings.write", module: "tickets", policy: "write" })

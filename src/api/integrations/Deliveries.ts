@@ -1,11 +1,11 @@
 /** Deliveries of events, and the endpoints that show them (contract §10). */
-import { Effect, Schema } from "effect"
+import { Schema } from "effect"
 import { HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { CreatedAt, Timestamp } from "../schema/Fields.ts"
 import { DeliveryId, EventId, InstallationId } from "../schema/Ids.ts"
-import { page, pageQuery } from "../Page.ts"
-import { CursorInvalid, DeliveryNotFound, InstallationNotFound } from "../Problems.ts"
+import { filterBy, listOf, pageQuery } from "../Endpoints.ts"
+import { DeliveryNotFound, InstallationNotFound } from "../Problems.ts"
 import { events, type EventType, eventTypes } from "./Events.ts"
 
 /** The states of a delivery that the API shows. A delivery whose attempt is in flight is shown as `pending`. */
@@ -148,15 +148,15 @@ const reading = { scope: "integrations.operations.read", module: "integrations",
 
 export const listDeliveries = HttpApiEndpoint.get("listDeliveries", path, {
   params: { installationId: InstallationId },
-  query: {
-    status: DeliveryStatusFilter.annotate({ default: "all" }).pipe(
-      Schema.withDecodingDefaultKey(Effect.succeed("all" as const))
-    ),
-    eventType: Schema.optionalKey(Schema.Literals(eventTypes)),
-    ...pageQuery(512)
-  },
-  success: page(Delivery),
-  error: [CursorInvalid, InstallationNotFound]
+  ...listOf(
+    Delivery,
+    {
+      status: filterBy(DeliveryStatusFilter.literals, "all"),
+      eventType: Schema.optionalKey(Schema.Literals(eventTypes)),
+      ...pageQuery(512)
+    },
+    InstallationNotFound
+  )
 })
   .annotate(Access, reading)
   .annotate(Examples, { answer: { items: [deliveryExample], nextCursor: null } })

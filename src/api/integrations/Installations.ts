@@ -4,8 +4,7 @@ import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { text, Version } from "../schema/Fields.ts"
 import { InstallationId } from "../schema/Ids.ts"
-import { page, pageQuery } from "../Page.ts"
-import { CursorInvalid } from "../Problems.ts"
+import { listOf, pageQuery } from "../Endpoints.ts"
 
 export const Installation = Schema.Struct({
   id: InstallationId,
@@ -24,11 +23,7 @@ export type Installation = typeof Installation.Type
 
 export class InstallationsGroup extends HttpApiGroup.make("installations")
   .add(
-    HttpApiEndpoint.get("listInstallations", "/v1/developer/integrations", {
-      query: pageQuery(512),
-      success: page(Installation),
-      error: [CursorInvalid]
-    })
+    HttpApiEndpoint.get("listInstallations", "/v1/developer/integrations", listOf(Installation, pageQuery(512)))
       .annotate(Access, { scope: "integrations.operations.read", module: "integrations", policy: "read" })
       .annotate(Examples, {
         answer: {

@@ -1,11 +1,11 @@
 /** The outbound webhook of an installation, with the health of the receiver, as `getWebhook` shows both (contract §10). */
 import { Schema } from "effect"
-import { HttpApiEndpoint, HttpApiSchema, OpenApi } from "effect/http-api"
+import { HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
-import { notModified, ReadConditions } from "../Headers.ts"
-import { CreatedAt, ETag, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
+import { recordOf } from "../Endpoints.ts"
+import { CreatedAt, Timestamp, UpdatedAt, Version } from "../schema/Fields.ts"
 import { InstallationId } from "../schema/Ids.ts"
-import { InstallationNotFound, WebhookNotFound, PreconditionFailed } from "../Problems.ts"
+import { InstallationNotFound, WebhookNotFound } from "../Problems.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 
 export const healthStates = ["unused", "healthy", "failing", "parked", "resting"] as const
@@ -115,9 +115,7 @@ export const getWebhook = HttpApiEndpoint.get(
   "/v1/developer/integrations/:installationId/outbound-webhook",
   {
     params: { installationId: InstallationId },
-    headers: ReadConditions,
-    success: HttpApiSchema.WithHeaders(Webhook, { etag: ETag }),
-    error: [notModified, PreconditionFailed, InstallationNotFound, WebhookNotFound]
+    ...recordOf(Webhook, InstallationNotFound, WebhookNotFound)
   }
 )
   .annotate(Access, { scope: "integrations.operations.read", module: "integrations", policy: "read" })

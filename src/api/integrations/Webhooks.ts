@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Destructive, Examples } from "../Access.ts"
-import { Changed, IfMatch, MutationHeaders, mutationProblems, replayed, ResourceId } from "../Headers.ts"
+import { Changed, IfMatch, MutationHeaders, mutationProblems, replayed, ResourceId } from "../Endpoints.ts"
 import { ETag, ExpectedVersion, text, Version } from "../schema/Fields.ts"
 import { DeliveryId, InstallationId } from "../schema/Ids.ts"
 import {

@@ -3,12 +3,10 @@ import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
 import { CreatedAt, text, Timestamp, UpdatedAt } from "../schema/Fields.ts"
-import { MutationHeaders, mutationProblems, replayed } from "../Headers.ts"
+import { listOf, MutationHeaders, mutationProblems, pageQuery, replayed } from "../Endpoints.ts"
 import { ChannelId, ClientId, ConversationId, MessageId, ProjectId, SourceId } from "../schema/Ids.ts"
-import { page, pageQuery } from "../Page.ts"
 import {
   ConversationNotFound,
-  CursorInvalid,
   MessageNotFound,
   ProjectMismatch,
   ProviderConflict,
@@ -165,11 +163,11 @@ const reading = { scope: "messaging.read", module: "messaging", policy: "read" }
 
 export class MessagingGroup extends HttpApiGroup.make("messaging")
   .add(
-    HttpApiEndpoint.get("listSources", "/v1/developer/messaging/sources", {
-      query: { ...pageQuery(2048), expectedProjectId },
-      success: page(Source),
-      error: [CursorInvalid, ProjectMismatch]
-    })
+    HttpApiEndpoint.get(
+      "listSources",
+      "/v1/developer/messaging/sources",
+      listOf(Source, { ...pageQuery(2048), expectedProjectId }, ProjectMismatch)
+    )
       .annotate(Access, reading)
       .annotate(Examples, { answer: { items: [sourceExample], nextCursor: null } })
       .annotate(OpenApi.Summary, "List the conversation sources")
@@ -178,14 +176,16 @@ export class MessagingGroup extends HttpApiGroup.make("messaging")
         "Lists the sources of conversations, newest first, one for each channel, including revoked ones."
       ),
     HttpApiEndpoint.get("listConversations", "/v1/developer/messaging/conversations", {
-      query: {
-        clientId: Schema.optionalKey(ClientId),
-        sourceId: Schema.optionalKey(SourceId),
-        ...pageQuery(2048),
-        expectedProjectId
-      },
-      success: page(Conversation),
-      error: [CursorInvalid, ProjectMismatch]
+      ...listOf(
+        Conversation,
+        {
+          clientId: Schema.optionalKey(ClientId),
+          sourceId: Schema.optionalKey(SourceId),
+          ...pageQuery(2048),
+          expectedProjectId
+        },
+        ProjectMismatch
+      )
     })
       .annotate(Access, reading)
       .annotate(Examples, {

@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { randomUUID } from "node:crypto"
 import { Client } from "../../../../src/api/crm/Clients.ts"
-import { Receipt } from "../../../../src/api/Headers.ts"
+import { Receipt } from "../../../../src/api/Endpoints.ts"
 import { type Case, command, type Request } from "../Case.ts"
 import { clientCount, clientId, person } from "../Seed.ts"
 

@@ -1,11 +1,11 @@
 /**
- * The headers of operations: the `idempotency-key` of every mutation, with the receipt that mutations answer (contract §1, §5), and
- * the conditions `If-Match` and `If-None-Match` of reads and mutations (RFC 9110, section 13).
+ * What operations have alike: the pages of lists, the `idempotency-key` of every mutation, with the receipt that mutations answer
+ * (contract §1, §5), and the conditions `If-Match` and `If-None-Match` of reads and mutations (RFC 9110, section 13).
  */
-import { Schema } from "effect"
+import { Effect, Schema } from "effect"
 import { HttpApiSchema } from "effect/http-api"
 import { ETag, text } from "./schema/Fields.ts"
-import { IdempotencyKeyReused } from "./Problems.ts"
+import { CursorInvalid, IdempotencyKeyReused, PreconditionFailed } from "./Problems.ts"
 
 const meaning =
   "Names this command. For 7 days, the same request with the same key gets the outcome of the first one and has no second effect. Use another key for another command."
@@ -59,6 +59,12 @@ export const upsertReceipt = [receipt(201), receipt(200)] as const
 
 export const mutationProblems = [IdempotencyKeyReused] as const
 
+/** The headers, answer and problems of an operation that creates a record with a version. */
+export const creationBy = <Headers extends object, const Problems extends ReadonlyArray<Schema.Top>>(
+  headers: Headers,
+  ...problems: Problems
+) => ({ headers, success: receipt(201), error: [...mutationProblems, ...problems] as const })
+
 const tag = '(?:W/)?"[\\x21\\x23-\\x7E\\x80-\\xFF]*"'
 
 const tags = Schema.String.check(
@@ -77,6 +83,16 @@ export const IfMatch = {
     })
   )
 }
+
+/** The headers, answer and problems of an operation that changes a record with a version. */
+export const changeBy = <Headers extends object, const Problems extends ReadonlyArray<Schema.Top>>(
+  headers: Headers,
+  ...problems: Problems
+) => ({
+  headers: { ...headers, ...IfMatch },
+  success: receipt(200),
+  error: [...mutationProblems, PreconditionFailed, ...problems] as const
+})
 
 /** The headers of a request that reads a record. */
 export const ReadConditions = {
@@ -111,3 +127,67 @@ export const notModified = NotModified.pipe(
   HttpApiSchema.asNoContent({ decode: () => new NotModified() }),
   HttpApiSchema.status(304)
 )
+
+/** The headers, answer and problems of an operation that reads a record with a version. */
+export const recordOf = <Item extends Schema.Top, const Problems extends ReadonlyArray<Schema.Top>>(
+  item: Item,
+  ...problems: Problems
+) => ({
+  headers: ReadConditions,
+  success: HttpApiSchema.WithHeaders(item, { etag: ETag }),
+  error: [notModified, PreconditionFailed, ...problems] as const
+})
+
+/**
+ * The parameter `limit`: the maximum number of items on a page, in decimal digits only. The OpenAPI document declares an
+ * integer.
+ */
+const Limit = Schema.String.check(
+  Schema.makeFilter((text: string) => /^(?:[1-9][0-9]?|100)$/.test(text), {
+    expected: "an integer from 1 to 100",
+    toJsonSchema: () => ({ type: "integer", minimum: 1, maximum: 100, default: 50 })
+  })
+).pipe(Schema.decodeTo(Schema.FiniteFromString), Schema.withDecodingDefaultKey(Effect.succeed("50")))
+
+export const pageQuery = (maxCursor: number) => ({
+  limit: Limit,
+  cursor: Schema.optionalKey(
+    text(1, maxCursor).annotate({
+      description: `The \`nextCursor\` of the page before, for the same filters: 1 to ${maxCursor} characters; absent for the first page.`
+    })
+  )
+})
+
+const page = <Item extends Schema.Top>(item: Item) =>
+  HttpApiSchema.WithHeaders(
+    Schema.Struct({
+      items: Schema.Array(item).annotate({ description: "The records of this page, at most `limit`." }),
+      nextCursor: Schema.NullOr(Schema.String).annotate({
+        description: "The `cursor` of the next page, an opaque string; null on the last page."
+      })
+    }),
+    {
+      link: Schema.optionalKey(
+        Schema.String.annotate({
+          description: 'The address of the next page (RFC 8288), `<…>; rel="next"`; absent on the last page.'
+        })
+      )
+    }
+  )
+
+/** The query, answer and problems of an operation that lists records. */
+export const listOf = <
+  Item extends Schema.Top,
+  Query extends Schema.Struct.Fields,
+  const Problems extends ReadonlyArray<Schema.Top>
+>(
+  item: Item,
+  query: Query,
+  ...problems: Problems
+) => ({ query, success: page(item), error: [CursorInvalid, ...problems] as const })
+
+/** A parameter that filters by one of several values, with its default. */
+export const filterBy = <const Value extends string>(values: ReadonlyArray<Value>, usual: NoInfer<Value>) =>
+  Schema.Literals(values)
+    .annotate({ default: usual })
+    .pipe(Schema.withDecodingDefaultKey(Effect.succeed(usual)))
