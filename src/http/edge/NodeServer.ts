@@ -31,16 +31,7 @@ const requestTimeout = 30_000
  */
 const inactivityTimeout = 60_000
 
-/** In ms. Load balancers close idle connections after 60 s. This time is longer, so that the load balancer closes first. */
-const keepAliveTimeout = 75_000
-
-/** Interval in ms at which Node checks `headersTimeout` and `requestTimeout`. */
-const connectionsCheckingInterval = 2_000
-
-/**
- * Milliseconds for which a refused connection stays open after its answer is sent. If it closed at once, the answer might be
- * lost.
- */
+/** Milliseconds for which a refused connection stays open, so that its answer is not lost. */
 const lingering = 1_000
 
 const make = Effect.fnUntraced(function* (host: string, port: number) {
@@ -48,10 +39,11 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   const unread = yield* Unread
   const server = createServer({
     ServerResponse: Answer,
-    keepAliveTimeout,
+    // Load balancers close idle connections after 60 s. This time is longer, so that they close first.
+    keepAliveTimeout: 75_000,
     headersTimeout,
     requestTimeout,
-    connectionsCheckingInterval,
+    connectionsCheckingInterval: 2_000,
     requireHostHeader: false,
     shouldUpgradeCallback: () => false
   })
@@ -86,15 +78,10 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
   return HttpServer.make({
     address: listening.address,
-    serve: (app, middleware) =>
-      withRoomForRequests(
-        handleInSlots(
-          server,
-          middleware === undefined ? listening.serve(app) : listening.serve(app, middleware),
-          app,
-          middleware
-        )
-      )
+    serve: (app, middleware) => {
+      const serve = middleware === undefined ? listening.serve(app) : listening.serve(app, middleware)
+      return withRoomForRequests(handleInSlots(server, serve, app, middleware))
+    }
   })
 })
 
@@ -150,7 +137,6 @@ const onClientError = ({ code }: NodeJS.ErrnoException, socket: Duplex): void =>
   setTimeout(() => socket.destroy(), lingering).unref()
 }
 
-/** Returns the answer for the code of Node's error. */
 const refusalOf = (code: string | undefined): string => {
   const current = newRequestState(undefined, "")
   const { body, status } = renderProblem(refusedAs(code), current)
@@ -180,14 +166,14 @@ const refusedAs = (code: string | undefined) => {
 }
 
 /** Closes open connections when the scope closes. */
-export const layer = (host: string, port: number) =>
-  Layer.effect(HttpServer.HttpServer, make(host, port)).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
+export const layer = (host: string, port: number) => layerOf(make(host, port))
 
+/** Listens on another port if this one is taken. */
 export const layerPreferring = (host: string, port: number) =>
-  Layer.effect(
-    HttpServer.HttpServer,
-    Effect.catch(make(host, port), () => make(host, 0))
-  ).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
+  layerOf(Effect.catch(make(host, port), () => make(host, 0)))
+
+const layerOf = (server: ReturnType<typeof make>) =>
+  Layer.effect(HttpServer.HttpServer, server).pipe(Layer.merge(NodeHttpServer.layerHttpServices))
 
 /**
  * Serves with a context of what requests read, because each request merges it with its group's context
@@ -218,39 +204,29 @@ const ofRequests = Context.pick(
 
 const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
 
-/** The bound where the limit of open files is large. A connection takes 14 KiB of memory. */
-const most = 20_000
-
-/** The limit of open files where the system does not tell it. */
-const usualFiles = 1_024
-
-/** Part of the limit of open files that the connections of one server may take. The main and the admin server take half. */
-const share = 1 / 4
-
+/** The limit of open files; a low one where the system does not tell it. */
 const openFiles = (): number => {
   try {
     return Number(/^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1] ?? Infinity)
   } catch {
-    return usualFiles
+    return 1_024
   }
 }
 
-/** Milliseconds between two times at which idle connections end. */
-const pause = 250
-
 /**
- * Bounds the open connections of a server, so that file descriptors are left for PostgreSQL, calls to others and files. Idle
- * connections end before new ones are refused.
+ * Bounds the open connections of a server, so that file descriptors are left for PostgreSQL, calls to others and files: to a quarter
+ * of them, as there is also the admin server, and to 20,000, which take 280 MB of memory. Idle connections end before new ones are
+ * refused.
  */
 const boundConnections = (server: Server): void => {
-  server.maxConnections = Math.min(most, Math.floor(openFiles() * share))
+  server.maxConnections = Math.min(20_000, Math.floor(openFiles() / 4))
   let open = 0
   let next = 0
   server.on("connection", (socket) => {
     open++
     socket.once("close", () => open--)
     if (open < 0.9 * server.maxConnections || performance.now() < next) return
-    next = performance.now() + pause
+    next = performance.now() + 250
     server.closeIdleConnections()
   })
 }

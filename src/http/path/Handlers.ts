@@ -135,10 +135,10 @@ interface LinkHeader {
   readonly link?: string
 }
 
-export const pageAnswer = <Item>(page: Page<Item>, request: HttpServerRequest.HttpServerRequest) =>
-  Effect.withFiber((fiber) => Effect.succeed(pageWith(page, linkTo(page.nextCursor, request, fiber))))
-
-const pageWith = <Item>(body: Page<Item>, headers: LinkHeader) => HttpApiSchema.withHeaders({ body, headers })
+export const pageAnswer = <Item>(body: Page<Item>, request: HttpServerRequest.HttpServerRequest) =>
+  Effect.withFiber((fiber) =>
+    Effect.succeed(HttpApiSchema.withHeaders({ body, headers: linkTo(body.nextCursor, request, fiber) }))
+  )
 
 const linkTo = (
   cursor: string | null,

@@ -52,7 +52,7 @@ const hasFailed = (cause: Cause.Cause<unknown>) => !Cause.hasInterruptsOnly(caus
 export const authentication = Layer.effect(
   Authentication,
   Effect.gen(function* () {
-    const authorize = yield* makeAuthorize
+    const authenticate = yield* makeAuthenticate
     const throttle = yield* makeThrottle
 
     return Authentication.of((operation, { endpoint }) => {
@@ -62,7 +62,11 @@ export const authentication = Layer.effect(
         const { headers, socket } = NodeHttpServerRequest.toIncomingMessage(request)
         const now = monotonicMillis(fiber.getRef(Clock.Clock))
         const current = fiber.getRef(CurrentRequest)
-        return Effect.flatMapEager(authorize(headers.authorization, socket, access, now, current), (credential) =>
+        const authorized = Effect.flatMapEager(
+          authenticate(headers.authorization, socket, now, current),
+          (credential) => authorize(credential, access)
+        )
+        return Effect.flatMapEager(authorized, (credential) =>
           Effect.flatMapEager(throttle(credential.buckets[access.policy], current, now), () =>
             Effect.provideService(operation, Principal, credential)
           )
@@ -90,10 +94,10 @@ export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> =
   Credentials,
   (credentials): Authenticate =>
     (authorization, connection, now, current) => {
-      if (authorization === undefined) return Effect.fail(missing())
+      if (authorization === undefined) return Effect.fail(new CredentialMissing())
       const last = lastTokens.get(connection)
       const presented = last?.authorization === authorization ? last : parse(authorization, connection)
-      if (presented === undefined) return Effect.fail(invalid())
+      if (presented === undefined) return Effect.fail(new CredentialInvalid())
       const { verified } = presented
       current.namedKeyId = presented.token.keyId
       if (verified !== undefined && now < verified.until) {
@@ -101,7 +105,7 @@ export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> =
         return Effect.succeed(verified.credential)
       }
       return Effect.flatMap(credentials.verify(presented.token), (verified): Effect.Effect<Credential, Unverified> => {
-        if (Option.isNone(verified)) return Effect.fail(invalid())
+        if (Option.isNone(verified)) return Effect.fail(new CredentialInvalid())
         presented.verified = verified.value
         current.caller = verified.value.credential
         return Effect.succeed(verified.value.credential)
@@ -109,26 +113,10 @@ export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> =
     }
 )
 
-type Authorize = (
-  authorization: string | undefined,
-  connection: object,
-  access: Access["Service"],
-  now: number,
-  current: CurrentRequestShape
-) => Effect.Effect<Credential, Unverified | Refusal>
-
-const makeAuthorize: Effect.Effect<Authorize, never, Credentials> = Effect.map(
-  makeAuthenticate,
-  (authenticate): Authorize =>
-    (authorization, connection, access, now, current) =>
-      Effect.flatMapEager(
-        authenticate(authorization, connection, now, current),
-        (credential): Effect.Effect<Credential, Refusal> => {
-          const refusal = refusalOf(credential, access)
-          return refusal === undefined ? Effect.succeed(credential) : Effect.fail(refusal)
-        }
-      )
-)
+const authorize = (credential: Credential, access: Access["Service"]): Effect.Effect<Credential, Refusal> => {
+  const refusal = refusalOf(credential, access)
+  return refusal === undefined ? Effect.succeed(credential) : Effect.fail(refusal)
+}
 
 /** The scheme is case-insensitive, and one or more spaces follow it (RFC 9110, section 11.4). */
 const bearer = /^bearer +(.*[^ ].*)$/i
@@ -155,16 +143,9 @@ const parse = (authorization: string, connection: object): LastToken | undefined
   return last
 }
 
-const missing = () => new CredentialMissing()
-
-/** Makes the same problem for every token that is not accepted, so that no answer reveals which tokens exist. */
-const invalid = () => new CredentialInvalid()
-
 /** Returns the first problem, in the order of the contract (§3); undefined if access is allowed. */
 export const refusalOf = (credential: Credential, access: Access["Service"]): Refusal | undefined => {
-  if (!credential.entitlements.includes("developer_api")) {
-    return new EntitlementUnavailable()
-  }
+  if (!credential.entitlements.includes("developer_api")) return new EntitlementUnavailable()
   if (access.module !== null && !credential.modules.includes(access.module)) {
     return new ModuleUnavailable({ detail: ModuleUnavailable.detail(access.module) })
   }
@@ -172,10 +153,7 @@ export const refusalOf = (credential: Credential, access: Access["Service"]): Re
     return new MembershipUnavailable({ detail: MembershipUnavailable.detail(credential.memberId) })
   }
   if (access.scope !== null && !credential.scopes.includes(access.scope)) {
-    return new ScopeMissing({
-      detail: ScopeMissing.detail(access.scope),
-      requiredScope: access.scope
-    })
+    return new ScopeMissing({ detail: ScopeMissing.detail(access.scope), requiredScope: access.scope })
   }
   return undefined
 }
