@@ -7,12 +7,12 @@
  * of a type gets its description from the operation, event or problem of the document to which the type belongs.
  */
 import { Context } from "effect"
-import { HttpApi, OpenApi } from "effect/http-api"
+import { OpenApi } from "effect/http-api"
 import { spawnSync } from "node:child_process"
 import { cpSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { Api } from "./api/Api.ts"
+import { Api, endpoints } from "./api/Api.ts"
 import { completeDocument } from "./api/document/Document.ts"
 
 const client = join(import.meta.dirname, "client")
@@ -126,16 +126,13 @@ const declareProblemMembers = (declaration: string): string =>
 /** Adds an interface with the texts of all operations to a declaration. Both client types then include this interface. */
 const documentOperations = (declaration: string): string => {
   const groups = new Map<string, Array<string>>()
-  HttpApi.reflect(Api, {
-    onGroup: () => {},
-    onEndpoint: ({ endpoint: { annotations, identifier }, group }) => {
-      const summary = Context.getOrUndefined(annotations, OpenApi.Summary)
-      const description = Context.getOrUndefined(annotations, OpenApi.Description)
-      const lines = groups.get(group.identifier) ?? []
-      lines.push(comment("        ", `${summary}. ${description}`), `        readonly ${identifier}: unknown;`)
-      groups.set(group.identifier, lines)
-    }
-  })
+  for (const { endpoint, group } of endpoints()) {
+    const summary = Context.getOrUndefined(endpoint.annotations, OpenApi.Summary)
+    const description = Context.getOrUndefined(endpoint.annotations, OpenApi.Description)
+    const lines = groups.get(group.identifier) ?? []
+    lines.push(comment("        ", `${summary}. ${description}`), `        readonly ${endpoint.identifier}: unknown;`)
+    groups.set(group.identifier, lines)
+  }
   const members = [...groups].map(([name, lines]) => `    readonly ${name}: {\n${lines.join("\n")}\n    };\n`)
   const types = declaration.replaceAll(/^export type (?:Promise)?Operations = /gm, "$&OperationTexts & ")
   return `${types}\ninterface OperationTexts {\n${members.join("")}}\n`
@@ -161,18 +158,7 @@ if (tarball !== undefined) {
   for (const file of files) cpSync(join(client, file), join(folder, file))
   const packed = join(folder, "client.tgz")
   const entries = ["dist", "LICENSE", ...files].map((entry) => `./${entry}`)
-  run(
-    "tar",
-    "--create",
-    "--gzip",
-    "--file",
-    packed,
-    "--directory",
-    folder,
-    "--transform",
-    "s,^[.],package,",
-    ...entries
-  )
+  run("tar", "-czf", packed, "-C", folder, "--transform", "s,^[.],package,", ...entries)
   cpSync(packed, `${tarball}.part`)
   renameSync(`${tarball}.part`, tarball)
   rmSync(folder, { recursive: true })

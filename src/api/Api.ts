@@ -40,3 +40,12 @@ export class Api extends HttpApi.make("developer-api")
   .annotate(OpenApi.Title, "Developer API")
   .annotate(OpenApi.Version, "v1")
   .annotate(OpenApi.Description, "The project-scoped developer API: CRM, messaging, campaigns and integrations.") {}
+
+type Reflected = Parameters<Parameters<typeof HttpApi.reflect>[1]["onEndpoint"]>[0]
+
+/** All endpoints, in the order of their groups. */
+export const endpoints = (): ReadonlyArray<Reflected> => {
+  const all: Array<Reflected> = []
+  HttpApi.reflect(Api, { onGroup: () => {}, onEndpoint: (endpoint) => void all.push(endpoint) })
+  return all
+}

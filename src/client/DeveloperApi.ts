@@ -2,8 +2,8 @@
 import { Context, Effect, Layer, Option, Predicate, Redacted, type Schema, Stream } from "effect"
 import { WebCrypto } from "effect/crypto"
 import { FetchHttpClient, Headers, type HttpClient, HttpClientRequest } from "effect/http"
-import { HttpApi, HttpApiClient, type HttpApiEndpoint, HttpApiMiddleware, HttpApiSchema } from "effect/http-api"
-import { Api } from "../api/Api.ts"
+import { HttpApiClient, type HttpApiEndpoint, HttpApiMiddleware, HttpApiSchema } from "effect/http-api"
+import { Api, endpoints } from "../api/Api.ts"
 import { Authentication } from "../api/Requests.ts"
 import { membersOf } from "../api/schema/Faults.ts"
 import { type AttemptOptions, attemptsLayer, type CallerRequest, Completion, completion } from "./Attempts.ts"
@@ -101,15 +101,12 @@ const isToken = (token: string | Redacted.Redacted) => {
 const operations = Effect.fnUntraced(function* (service: string) {
   const client: object = yield* HttpApiClient.make(Api, { transformResponse: withUnexpected })
   const groups: Record<string, Record<string, unknown>> = {}
-  HttpApi.reflect(Api, {
-    onGroup: () => {},
-    onEndpoint: ({ endpoint, group }) => {
-      const calls = Predicate.hasProperty(client, group.identifier) ? client[group.identifier] : undefined
-      const call = Predicate.hasProperty(calls, endpoint.identifier) ? calls[endpoint.identifier] : undefined
-      if (!isCall<undefined, Decoded>(call)) return
-      groups[group.identifier] = { ...groups[group.identifier], [endpoint.identifier]: method(endpoint, call, service) }
-    }
-  })
+  for (const { endpoint, group } of endpoints()) {
+    const calls = Predicate.hasProperty(client, group.identifier) ? client[group.identifier] : undefined
+    const call = Predicate.hasProperty(calls, endpoint.identifier) ? calls[endpoint.identifier] : undefined
+    if (!isCall<undefined, Decoded>(call)) continue
+    groups[group.identifier] = { ...groups[group.identifier], [endpoint.identifier]: method(endpoint, call, service) }
+  }
   return groups as Operations
 })
 

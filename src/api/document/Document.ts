@@ -2,6 +2,7 @@
 import { Context, Predicate, Record } from "effect"
 import { HttpApi, type HttpApiEndpoint, type HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples, exemplify } from "../Access.ts"
+import { endpoints } from "../Api.ts"
 import { DeveloperBearer, MaxBody } from "../Requests.ts"
 import { linksOf } from "./Components.ts"
 import { completeParameters, descriptionOf, flat } from "./Parameters.ts"
@@ -50,14 +51,7 @@ export const completeDocument = <Id extends string, Groups extends HttpApiGroup.
   api.annotate(OpenApi.Transform, (document) => {
     if (!isSpec(document)) return document
     completeProblems(document.components.schemas)
-    HttpApi.reflect(api, {
-      onGroup: () => {},
-      onEndpoint: ({ endpoint }) => {
-        const path = document.paths[endpoint.path.replace(/:([A-Za-z]+)/g, "{$1}")]
-        const operation = Object.entries(path ?? {}).find(([method]) => method === endpoint.method.toLowerCase())?.[1]
-        if (operation !== undefined && "responses" in operation) complete(operation, endpoint)
-      }
-    })
+    for (const { endpoint } of endpoints()) complete(operationOf(document, endpoint), endpoint)
     const base = document.servers?.[0]?.url.replace(/\/$/, "") ?? ""
     Object.assign(document.info, { description: introduction(base), license: { name: "MIT", identifier: "MIT" } })
     Object.assign(document, { webhooks })
@@ -67,6 +61,13 @@ export const completeDocument = <Id extends string, Groups extends HttpApiGroup.
       Predicate.isObject(value) ? bounded(flat(value)) : value
     )
   })
+
+export const operationOf = ({ paths }: OpenApi.OpenAPISpec, { identifier, method, path }: HttpApiEndpoint.Top) => {
+  const operations = Object.entries(paths[path.replace(/:([A-Za-z]+)/g, "{$1}")] ?? {})
+  const operation = operations.find(([name]) => name === method.toLowerCase())?.[1]
+  if (operation === undefined || !("responses" in operation)) throw new Error(`${identifier} is not in the document`)
+  return operation
+}
 
 /** The pattern of a text without one of its own: the service refuses U+0000 in every text. */
 export const withoutNull = "^[^\\x00]*$"

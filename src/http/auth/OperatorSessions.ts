@@ -7,11 +7,12 @@
 import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { Cookies, HttpServerResponse } from "effect/http"
 import { SqlClient } from "effect/sql"
-import { createHash, createHmac, randomBytes, randomUUID, timingSafeEqual } from "node:crypto"
+import { createHash, createHmac, randomBytes, randomUUID } from "node:crypto"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { statement } from "../../sql/Database.ts"
 import { SecretKey } from "../../secrets/SecretBox.ts"
 import { insertServiceEntry } from "../../operators/Audit.ts"
+import { sameHash } from "./Credentials.ts"
 
 const cookie = "developer_api_console"
 
@@ -107,28 +108,23 @@ export class OperatorSessions extends Context.Service<
 
       const open = (label: string, signed = "") => {
         const [text = "", signature = ""] = signed.split(".")
-        return isEqual(mac(label + text), Buffer.from(signature, "base64url"))
+        return sameHash(mac(label + text), Buffer.from(signature, "base64url"))
           ? Option.some(Buffer.from(text, "base64url").toString("utf8"))
           : Option.none()
       }
 
-      const withCookie = (response: Response, content: typeof Content.Type) =>
-        setCookie(response, cookie, sign("", Schema.encodeSync(Content)(content)), maxDuration)
+      const withSession = (response: Response, { actor, database, id, now, startedAt }: Omit<Session, "csrf">) => {
+        const expiresAt = Math.min(now + idleTimeout, startedAt + maxDuration)
+        const content = Schema.encodeSync(Content)({ id, database, actor, startedAt, expiresAt })
+        return setCookie(response, cookie, sign("", content), maxDuration)
+      }
 
       return {
         start: (code, response) =>
           Effect.map(statement(redeem(sql, code)), ([redeemed]) =>
             redeemed === undefined
               ? Option.none()
-              : Option.some(
-                  withCookie(response, {
-                    id: randomUUID(),
-                    database: redeemed.database,
-                    actor: redeemed.actor,
-                    startedAt: redeemed.now,
-                    expiresAt: redeemed.now + idleTimeout
-                  })
-                )
+              : Option.some(withSession(response, { id: randomUUID(), startedAt: redeemed.now, ...redeemed }))
           ),
         find: Effect.fnUntraced(function* (cookies, url) {
           const content = Option.flatMap(open("", cookies[cookie]), Schema.decodeUnknownOption(Content))
@@ -140,30 +136,11 @@ export class OperatorSessions extends Context.Service<
             SELECT (extract(epoch FROM now()) * 1000)::float8 AS now
             WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)
               AND ${databaseIdentity(sql)} = ${database}`)
-          return Option.fromIterable(
-            rows
-              .filter(({ now }) => now < expiresAt)
-              .map(({ now }) => ({
-                id,
-                database,
-                actor,
-                startedAt,
-                now,
-                csrf: csrfOf(id),
-                notice: Option.getOrUndefined(notice)
-              }))
-          )
+          const session = { id, database, actor, startedAt, csrf: csrfOf(id), notice: Option.getOrUndefined(notice) }
+          return Option.fromIterable(rows.filter(({ now }) => now < expiresAt).map(({ now }) => ({ ...session, now })))
         }),
-        extend: ({ actor, database, id, now, startedAt }, response) =>
-          Option.isSome(Cookies.get(response.cookies, cookie))
-            ? response
-            : withCookie(response, {
-                id,
-                database,
-                actor,
-                startedAt,
-                expiresAt: Math.min(now + idleTimeout, startedAt + maxDuration)
-              }),
+        extend: (session, response) =>
+          Option.isSome(Cookies.get(response.cookies, cookie)) ? response : withSession(response, session),
         notify: (response, page, notice) => {
           const name = noticeCookie(page)
           return setCookie(response, name, sign(name, Schema.encodeSync(NoticeText)(notice)), noticeAge)
@@ -177,13 +154,11 @@ export class OperatorSessions extends Context.Service<
               VALUES (${id}::uuid, ${new Date(startedAt + maxDuration)})
               ON CONFLICT DO NOTHING`)
           ),
-        hasToken: ({ csrf }, given) => isEqual(Buffer.from(csrf), Buffer.from(given))
+        hasToken: ({ csrf }, given) => sameHash(Buffer.from(csrf), Buffer.from(given))
       }
     })
   )
 }
-
-const isEqual = (one: Uint8Array, other: Uint8Array) => one.length === other.length && timingSafeEqual(one, other)
 
 export const withoutCookie = (response: Response): Response => setCookie(response, cookie, "", 0)
 
@@ -205,11 +180,6 @@ export const signInPath = "/console/enter"
 
 const digestOf = (code: string) => createHash("sha256").update(code).digest()
 
-interface Link {
-  readonly code: string
-  readonly expiresAt: Date
-}
-
 export const issue = Effect.fn("SignInLinks.issue")(function* (sql: SqlClient.SqlClient, actor: string) {
   const code = randomBytes(32).toString("base64url")
   const rows = yield* Effect.orDie(sql<{ readonly expiresAt: Date }>`
@@ -217,7 +187,7 @@ export const issue = Effect.fn("SignInLinks.issue")(function* (sql: SqlClient.Sq
     INSERT INTO console_links (digest, expires_at, actor)
     VALUES (${digestOf(code)}::bytea, now() + ${lifetime}::interval, ${actor})
     RETURNING expires_at AS "expiresAt"`)
-  return rows.map(({ expiresAt }): Link => ({ code, expiresAt }))
+  return rows.map(({ expiresAt }) => ({ code, expiresAt }))
 })
 
 /**

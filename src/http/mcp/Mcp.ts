@@ -6,8 +6,8 @@
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Clock, Context, Effect, Layer, Predicate, Result } from "effect"
 import { Headers, HttpRouter, HttpServerRequest } from "effect/http"
-import { HttpApi, type HttpApiEndpoint } from "effect/http-api"
-import { Api } from "../../api/Api.ts"
+import { type HttpApiEndpoint } from "effect/http-api"
+import { endpoints } from "../../api/Api.ts"
 import { MalformedJson, OriginRefused } from "../../api/Problems.ts"
 import { usualBody } from "../../api/Requests.ts"
 import { makeAuthenticate } from "../path/Middleware.ts"
@@ -80,18 +80,14 @@ type Route = Parameters<HttpRouter.HttpRouter["addAll"]>[0][number]
 type Call = (given: Arguments, current: CurrentRequestShape) => Effect.Effect<McpResult, unknown>
 
 /** Makes the tools, by their names, of the routes of the operations. */
-const callsOf = (routes: ReadonlyArray<Route>): ReadonlyMap<string, Call> => {
-  const calls = new Map<string, Call>()
-  HttpApi.reflect(Api, {
-    onGroup: () => {},
-    onEndpoint: ({ endpoint }) => {
+const callsOf = (routes: ReadonlyArray<Route>): ReadonlyMap<string, Call> =>
+  new Map(
+    endpoints().map(({ endpoint }) => {
       const route = routes.find(({ method, path }) => method === endpoint.method && path === endpoint.path)
       if (route === undefined) throw new Error(`The operation ${endpoint.identifier} has no route`)
-      calls.set(endpoint.identifier, callOf(endpoint, route))
-    }
-  })
-  return calls
-}
+      return [endpoint.identifier, callOf(endpoint, route)]
+    })
+  )
 
 const addRoute = Effect.fnUntraced(function* (
   router: HttpRouter.HttpRouter,
@@ -115,7 +111,7 @@ const addRoute = Effect.fnUntraced(function* (
         succeed(request, resultWith(tools, isStateless ? cache : {}), current.headers)
       )
     }
-    const result = (isStateless ? statelessResults : handshakeResults).get(method)?.(params)
+    const result = resultFor(request)
     return Effect.succeed(
       result === undefined ? unknownMethod(request) : succeed(request, resultOf(result), current.headers)
     )
@@ -171,24 +167,17 @@ const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
   return Result.isSuccess(url) && (url.success.origin === new URL(publicUrl).origin || isLoopbackHost(url.success.host))
 }
 
-type ResultOf = (params: Readonly<Record<string, unknown>>) => object
-
-/** The results of all methods except `tools/list` and `tools/call`, by method. */
-const statelessResults = new Map<string, ResultOf>([
-  ["server/discover", () => ({ supportedVersions: revisions, capabilities, instructions, ...cache })]
-])
-const handshakeResults = new Map<string, ResultOf>([
-  [
-    "initialize",
-    (params) => ({
-      protocolVersion: negotiate(params["protocolVersion"]),
-      capabilities,
-      serverInfo: server,
-      instructions
-    })
-  ],
-  ["ping", () => ({})]
-])
+/** Returns the result of all methods but `tools/list` and `tools/call`; undefined if the method is not known. */
+const resultFor = ({ isStateless, method, params }: McpRequest): object | undefined => {
+  if (isStateless)
+    return method === "server/discover"
+      ? { supportedVersions: revisions, capabilities, instructions, ...cache }
+      : undefined
+  if (method === "ping") return {}
+  return method === "initialize"
+    ? { protocolVersion: negotiate(params["protocolVersion"]), capabilities, serverInfo: server, instructions }
+    : undefined
+}
 
 /** Runs the route of an operation. Its decoders and `RequestShape` read the parts of the request from the context. */
 const callOf = (endpoint: HttpApiEndpoint.Top, route: Route): Call => {

@@ -3,10 +3,10 @@
  * its first call, so each is shorter than the one of the OpenAPI document: the operation still refuses what the document forbids.
  */
 import { Context, Effect, Predicate, Record } from "effect"
-import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
+import { type HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Access, Changing, Destructive, type Policy } from "../../api/Access.ts"
-import { Api } from "../../api/Api.ts"
-import { completeDocument, withoutNull } from "../../api/document/Document.ts"
+import { Api, endpoints } from "../../api/Api.ts"
+import { completeDocument, operationOf, withoutNull } from "../../api/document/Document.ts"
 import type { Credential } from "../auth/Credentials.ts"
 import { refusalOf } from "../path/Middleware.ts"
 
@@ -42,19 +42,7 @@ export const makeTools: Effect.Effect<(credential: Credential) => Effect.Effect<
 
 const all = (): ReadonlyArray<Tool> => {
   const document = OpenApi.fromApi(completeDocument(Api))
-  const tools: Array<Tool> = []
-  HttpApi.reflect(Api, {
-    onGroup: () => {},
-    onEndpoint: ({ endpoint }) => {
-      const path = document.paths[endpoint.path.replace(/:([A-Za-z]+)/g, "{$1}")]
-      const operation = Object.entries(path ?? {}).find(([method]) => method === endpoint.method.toLowerCase())?.[1]
-      if (operation === undefined || !("responses" in operation)) {
-        throw new Error(`The document lacks the operation ${endpoint.identifier}`)
-      }
-      tools.push(toolOf(endpoint, operation, document))
-    }
-  })
-  return tools
+  return endpoints().map(({ endpoint }) => toolOf(endpoint, operationOf(document, endpoint), document))
 }
 
 const toolOf = (

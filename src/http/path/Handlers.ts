@@ -11,9 +11,9 @@ import { anyVersion, type Command, command, type Outcome, versionsOf } from "../
 import type { Page } from "../pages/Pages.ts"
 import { PreconditionFailed } from "../../api/Problems.ts"
 import { etag } from "../../api/schema/Fields.ts"
-import { HttpApi, type HttpApiEndpoint, HttpApiSchema } from "effect/http-api"
+import { type HttpApiEndpoint, HttpApiSchema } from "effect/http-api"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
-import { Api } from "../../api/Api.ts"
+import { endpoints } from "../../api/Api.ts"
 
 export const pageHandler =
   <Request extends { readonly request: HttpServerRequest.HttpServerRequest }, Item, E, R>(
@@ -211,12 +211,8 @@ export const withoutEncoding = <Handlers extends object>(handlers: Handlers): Ha
 
 /** Status of the success of each operation. An answer of an operation with several has a member `status`. */
 const statuses = new Map<string, number>()
-HttpApi.reflect(Api, {
-  onGroup: () => {},
-  onEndpoint: ({ endpoint, successes }) => {
-    for (const status of successes.keys()) statuses.set(endpoint.identifier, status)
-  }
-})
+for (const { endpoint, successes } of endpoints())
+  for (const status of successes.keys()) statuses.set(endpoint.identifier, status)
 
 interface Answer {
   readonly body: unknown
