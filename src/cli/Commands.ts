@@ -3,7 +3,6 @@ import { Command, Flag } from "effect/cli"
 import { Context, Effect } from "effect"
 import { cli } from "./Output.ts"
 
-/** The commands by name. A module is loaded only if its command is needed. */
 const modules = {
   project: async () => (await import("./commands/project.ts")).project,
   token: async () => (await import("./commands/access.ts")).token,

@@ -8,7 +8,6 @@ import { Notifier } from "../outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { signalled } from "./Runner.ts"
 
-/** The actor of commands in the audit is the user of the operating system. */
 const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 
 const databaseThat = (mayCreate: boolean) =>

@@ -70,7 +70,6 @@ const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
 
 const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")
 
-/** Removes secrets from a line. The line may repeat an argument, into which a secret was put by mistake. */
 const printable = (text: string): string => oneLine(redactSecrets(text))
 
 export const faultLines = (error: unknown): ReadonlyArray<string> => {

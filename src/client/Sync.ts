@@ -12,7 +12,6 @@ interface Identified {
   readonly externalId: string
 }
 
-/** The answer of a batch. */
 interface BatchAnswer<Result> {
   readonly body: { readonly results: ReadonlyArray<Result> }
 }
@@ -87,7 +86,6 @@ const isUnavailable = (result: object): boolean => {
   return typeof problem === "object" && problem !== null && Reflect.get(problem, "code") === "service_unavailable"
 }
 
-/** What changes are followed by. */
 interface Changed {
   readonly id: string
   readonly version: number

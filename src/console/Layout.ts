@@ -15,7 +15,6 @@ const headers = {
 
 interface Head {
   readonly title: string
-  /** The project whose sections are in the header. */
   readonly project?: string | undefined
   /** Without a session the header links only to the overview. */
   readonly session?: Session | undefined

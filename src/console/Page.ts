@@ -62,7 +62,6 @@ interface Parts {
   readonly sql: SqlClient.SqlClient
   readonly request: PageRequest
   readonly project: Project
-  /** Which rows of a list are shown on the page. */
   readonly range: RangeByAge
   readonly time: Time
 }
@@ -84,7 +83,6 @@ interface List<Row> {
   readonly caption: string
   readonly columns: Columns<Row>
   readonly found: Found<Row>
-  /** The text that replaces a table without rows. */
   readonly empty: string
   readonly filter?: ReadonlyArray<Html>
   /** If present, the list is filtered by time, too. */

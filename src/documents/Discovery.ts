@@ -90,7 +90,6 @@ const withServedLinks = (markdown: string, source: URL, ending: string): string 
 const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
 const description = Context.getUnsafe(Api.annotations, OpenApi.Description)
 
-/** Returns `llms.txt` in the format of llmstxt.org. */
 const llms = (publicUrl: string, mcp: boolean): string => `# ${title}
 
 > ${description}

@@ -31,7 +31,6 @@ const policy = [
   "frame-ancestors 'none'"
 ].join("; ")
 
-/** The other documents, relative to the page. */
 const documents = { docs: "Reference", contract: "Contract", client: "Client", agents: "Agents" }
 
 export const manualPage = (markdown: string): Fixed => ({
@@ -87,7 +86,6 @@ const isHeading = (token: Token): token is Tokens.Heading => token.type === "hea
 
 const plain = (text: string) => String(html`${text.replaceAll("`", "")}`)
 
-/** Returns the anchor of a heading, as GitHub makes it. */
 const anchorOf = (heading: string) =>
   heading
     .toLowerCase()

@@ -6,7 +6,6 @@
 interface SampleRequest {
   readonly method: string
   readonly url: string
-  /** Whether the request has an idempotency key. */
   readonly isKeyed: boolean
   readonly body?: unknown
 }
@@ -92,10 +91,8 @@ echo stream_get_meta_data($response)["wrapper_data"][0], "\\n", stream_get_conte
   ]
 }
 
-/** Moves all lines but the first to the right. */
 const indent = (text: string, by: number) => text.replaceAll("\n", `\n${" ".repeat(by)}`)
 
-/** Replaces the literals of JSON that Python writes otherwise. */
 const withPythonNames = (json: string) =>
   json.replaceAll(/"(?:[^"\\]|\\.)*"|\b(?:true|false|null)\b/g, (token) => pythonNames[token] ?? token)
 

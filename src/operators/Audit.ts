@@ -43,7 +43,6 @@ const actions = [
 ] as const
 type Action = (typeof actions)[number]
 
-/** Actions that concern all projects, or a project that is no more. */
 type ServiceAction = "project.delete.begin" | "project.delete" | "secrets.reseal" | "console.sign_in"
 
 export interface Audited {

@@ -115,7 +115,6 @@ export type ClientBatch = typeof ClientBatch.Type
 /** What is reported at `displayName` if an upsert without it finds no client. */
 export const clientRules = { displayName: "is required, as no client has this externalId" } as const
 
-/** The filters of the list by values of a client, each with the form of its field. */
 const clientFilters = Struct.map(
   { externalId: text(1, 160), email: Email, phone: Phone, updatedSince: Instant },
   Schema.optionalKey

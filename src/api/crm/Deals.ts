@@ -157,7 +157,6 @@ export const DealBatch = batchOf(
 )
 export type DealBatch = typeof DealBatch.Type
 
-/** The filters of the list by values of a deal, each with the form of its field. */
 const dealFilters = Struct.map(
   { externalId: text(1, 160), clientId: ClientId, stageId: StageId, updatedSince: Instant },
   Schema.optionalKey

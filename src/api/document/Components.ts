@@ -33,7 +33,6 @@ const makePool = (kind: string) => {
       named.set(text, { origin, component, ...named.get(text), isShared: named.has(text) })
       found.set(name, named)
     },
-    /** Returns what stands in the place of a component that was added. */
     refer: (name: string, component: object): object => {
       const use = found.get(name)?.get(JSON.stringify(component))
       return use?.isShared === true ? { $ref: `#/components/${kind}/${keyOf(name, use)}` } : component
@@ -79,7 +78,6 @@ export const withComponents = (given: OpenApi.OpenAPISpec): OpenApi.OpenAPISpec 
     for (const { component, name, replace } of parts) replace(pool.refer(name, component))
     Object.assign(document.components, { [kind]: pool.shared() })
   }
-  /** The entries of a record as parts of it. */
   const entriesOf = (record: Components, origin: string, prefix = ""): ReadonlyArray<Part> =>
     Object.entries(record).map(([name, component]) => ({
       name: `${prefix}${name}`,
@@ -112,7 +110,6 @@ type Parameters = Readonly<Record<string, string>>
 
 const created = "$response.body#/resourceId"
 
-/** By operation: the operations that its answer leads to, with their parameters. */
 const targets: Readonly<Record<string, Readonly<Record<string, Parameters>>>> = {
   createClient: {
     getClient: { clientId: created },

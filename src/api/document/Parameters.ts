@@ -78,7 +78,6 @@ const parameters: Readonly<Record<string, Explained>> = {
   }
 }
 
-/** The request header that every operation accepts. */
 const requestId: OpenApi.OpenAPISpecParameter = {
   name: "x-request-id",
   in: "header",

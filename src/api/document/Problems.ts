@@ -7,7 +7,6 @@ import type { BodyLimits } from "../Requests.ts"
 import { faultDetail } from "../schema/Faults.ts"
 import type { Example } from "../schema/Problem.ts"
 
-/** The descriptions of `code` and of the members of RFC 9457. */
 const members: Readonly<Record<string, string>> = {
   type: "A URI that identifies the kind of problem: `urn:developer-api:problem:` and the code.",
   title: "What kind of problem it is: one fixed sentence for each code.",
@@ -54,7 +53,6 @@ export const describeProblems = (response: OpenApi.OpenApiSpecResponse): string 
 export const renameToCodes = (document: string): string =>
   document.replace(/"((?:#\/components\/schemas\/)?[a-z_]+)Encoded"(?=[,:}\]])/g, '"$1"')
 
-/** Examples that depend on the parameters of the operation and on its access. */
 const ofOperation = (
   { module, policy, scope }: Access["Service"],
   { bytes }: BodyLimits,
@@ -72,7 +70,6 @@ const ofOperation = (
   }
 }
 
-/** Returns a fault that a request with parameters at these locations can have. */
 const faultsOf = (locations: ReadonlyArray<string>): Readonly<Record<string, ReadonlyArray<string>>> =>
   locations.includes("header/idempotency-key")
     ? { "header/idempotency-key": ["is required"] }

@@ -33,7 +33,6 @@ const reserved: ReadonlySet<string> = new Set([
   "content-range"
 ])
 
-/** Maximum number of headers. */
 const headersMax = 10
 
 /** A token of RFC 9110, section 5.6.2. */

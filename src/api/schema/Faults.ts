@@ -171,10 +171,8 @@ const leafFaults = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: st
 export const membersOf = (ast: SchemaAST.AST): ReadonlyArray<string> =>
   ast._tag === "Objects" ? ast.propertySignatures.map(({ name }) => String(name)) : []
 
-/** Returns the schema of a value before it is decoded. */
 const encodedOf = (ast: SchemaAST.AST): SchemaAST.AST => ast.encoding?.at(-1)?.to ?? ast
 
-/** Whether an issue is a failed check without a message of its own. */
 const isOfRule = (issue: SchemaIssue.Issue) =>
   issue._tag === "Filter" && SchemaIssue.defaultCheckHook(issue) === undefined
 

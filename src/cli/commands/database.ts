@@ -61,7 +61,6 @@ export const migrate = Command.make(
   ])
 )
 
-/** The text lists at most this number of the secrets that no key opens. */
 const shown = 10
 
 const reseal = Command.make(
@@ -135,7 +134,6 @@ export const cells = Command.make("cells").pipe(
   Command.withSubcommands([map])
 )
 
-/** The keys that this cell serves and that do not begin with the name of the cell. */
 const movedKeys = Effect.fnUntraced(function* (cell: string) {
   const sql = yield* SqlClient.SqlClient
   return yield* Effect.orDie(sql<{ readonly keyId: KeyId }>`

@@ -112,7 +112,6 @@ export const itemOf = (delivery: Delivery) => ({
   ...Struct.pick(delivery, ["lastStatusCode", "lastErrorCode", "createdAt"])
 })
 
-/** An attempt as `--json` shows it. */
 const entryOf = ({ durationMs, errorCode, finishedAt, number, startedAt, statusCode }: DeliveryAttempt) => ({
   number,
   startedAt,

@@ -110,7 +110,6 @@ export const listen = Command.make(
   ])
 )
 
-/** Several times the size of a delivery's body. */
 const maxBodySize = ByteSize.mebibytes(1)
 
 /** Less than the 15 s for which the service waits for an answer. */
@@ -152,7 +151,6 @@ const verification = (secret: Option.Option<Redacted.Redacted>, { bytes, headers
       })
   })
 
-/** Sends a delivery on with its signature, and describes the outcome. */
 const forward = (to: string, { bytes, headers }: Received) => {
   const kept = Object.entries(headers).filter(([name]) =>
     /^(webhook-.*|content-type|user-agent|traceparent)$/.test(name)

@@ -18,11 +18,9 @@ import { plural } from "../../platform/Text.ts"
 import { listRefused, maxShown } from "../../http/auth/RefusedRequests.ts"
 import { badge, countOf, duration, facts, failureOf, html, idOf, link, table, timeSince } from "../Html.ts"
 
-/** Maximum numbers of endpoints in a list and of projects on the page. */
 const maxEndpoints = 20
 const maxProjects = 20
 
-/** The queue is overdue if the oldest due delivery has waited for this number of seconds. */
 const overdueAfter = 5
 
 interface State {

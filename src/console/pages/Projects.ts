@@ -19,7 +19,6 @@ interface Row {
   readonly createdAt: string
 }
 
-/** Maximum number of webhooks that is counted for a project. */
 const maxWebhooks = 1_000
 
 export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {

@@ -24,7 +24,6 @@ import { historyLink, listOf, orNotFound, pageSize, projectPage, recordLink, rec
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
 import { listReplays } from "../../integrations/deliveries/Replays.ts"
 
-/** Number of latest deliveries on the page. */
 const latest = 10
 
 const reasons = {

@@ -77,7 +77,6 @@ export class ApiKeys extends Context.Service<
       readonly memberId: Option.Option<MemberId>
     }) => Effect.Effect<IssuedKey, ProjectUnknown | MemberUnusable | ExpiryTooLong>
 
-    /** Lists the keys of a project, newest first, including revoked and expired ones. */
     readonly list: (
       projectId: ProjectId,
       range: Range
@@ -226,6 +225,5 @@ interface RotationVerdict {
   readonly memberId: MemberId | null
   readonly revoked: boolean
   readonly expired: boolean
-  /** Expiry of the new key; null if none was issued. */
   readonly expiresAt: Date | null
 }

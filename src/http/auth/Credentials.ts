@@ -194,10 +194,8 @@ const toEntry = (
   lastUsedAt: lastUsedAt?.getTime() ?? 0
 })
 
-/** What a read found. */
 interface KeyRead<Key> {
   readonly keyId: KeyId
-  /** The key; undefined if there is none with this id. */
   readonly key: Key | undefined
   /** The monotonic time in milliseconds until which the key need not be read again. */
   readonly until: number

@@ -16,7 +16,6 @@ import { sameHash } from "./Credentials.ts"
 
 const cookie = "developer_api_console"
 
-/** Maximum time between two requests of a session. */
 const idleTimeout = Duration.toMillis(Duration.hours(1))
 const maxDuration = Duration.toMillis(Duration.hours(8))
 
@@ -29,7 +28,6 @@ export interface Notice {
   readonly message: string
 }
 
-/** Time for which a notice waits for its page. */
 const noticeAge = Duration.toMillis(Duration.minutes(1))
 
 /**
@@ -83,7 +81,6 @@ export class OperatorSessions extends Context.Service<
     readonly extend: (session: Session, response: Response) => Response
     /** Sets the cookie of a notice for a page, which is a path with its query. */
     readonly notify: (response: Response, page: string, notice: Notice) => Response
-    /** Ends a session in every process of the service. */
     readonly end: (session: Session) => Effect.Effect<void, ServiceUnavailable>
     readonly hasToken: (session: Session, csrf: string) => boolean
   }

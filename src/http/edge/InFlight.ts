@@ -42,7 +42,6 @@ export class Drain extends Context.Service<
 /** In bytes. */
 const bounds = { project: 32 * 1024 * 1024, process: 128 * 1024 * 1024 }
 
-/** A connection, and the answers on it that are not read. */
 interface Reader {
   readonly socket: Socket
   /** The project of the last answer; empty if its request had no valid token. */

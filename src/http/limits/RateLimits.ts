@@ -13,7 +13,6 @@ import { RateLimiterUnavailable, RateLimitExceeded } from "../../api/Problems.ts
 import { CurrentRequest, type CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { atZero, MetricsEnabled } from "../../telemetry/Telemetry.ts"
 
-/** Redis, the shared store of the buckets, failed or did not answer in time. */
 class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
 
 /** Maximum time of one answer of the shared store. Some requests ask it twice, and the contract (§4) allows 1 s for the whole answer. */
@@ -55,32 +54,24 @@ export class RateLimits extends Context.Service<
     readonly ping: Effect.Effect<void, LimiterUnavailable>
   }
 >()("developer-api-service/http/limits/RateLimits") {
-  static readonly layer = Layer.unwrap(
-    Effect.map(Settings, ({ redisUrl }) =>
-      Option.match(redisUrl, {
-        onNone: () => Layer.sync(RateLimits, () => limitsOf(takeLocal())),
-        onSome: (url) =>
-          Layer.effect(
-            RateLimits,
-            Effect.map(takeShared(url), (shared) => limitsOf(shared, takeLocal()))
-          )
-      })
-    )
+  static readonly layer = Layer.effect(
+    RateLimits,
+    Effect.gen(function* () {
+      const { redisUrl } = yield* Settings
+      const local = takeLocal()
+      const take = Option.isNone(redisUrl) ? local : yield* takeShared(redisUrl.value)
+      return {
+        // Without the fallback, an outage of the store would stop all messages.
+        take: (bucket, now, cost = one) =>
+          bucket.policy === "messages"
+            ? Effect.catch(take(bucket, now, cost), () => local(bucket, now, cost))
+            : take(bucket, now, cost),
+        ping: Effect.clockWith((clock) =>
+          Effect.asVoid(take({ key: "ping", limit: 1_000_000, windowSeconds: 1 }, monotonicMillis(clock), one))
+        )
+      }
+    })
   )
-}
-
-/** Only the policy `messages` has a fallback: without it, an outage of the store would stop all messages. */
-const limitsOf = (take: Take, fallback?: Take) => {
-  const takeMessage: Take =
-    fallback === undefined
-      ? take
-      : (bucket, now, cost) => Effect.catch(take(bucket, now, cost), () => fallback(bucket, now, cost))
-  return RateLimits.of({
-    take: (bucket, now, cost = one) => (bucket.policy === "messages" ? takeMessage : take)(bucket, now, cost),
-    ping: Effect.clockWith((clock) =>
-      Effect.asVoid(take({ key: "ping", limit: 1_000_000, windowSeconds: 1 }, monotonicMillis(clock), one))
-    )
-  })
 }
 
 const takeLocal = (): Take => {
@@ -179,8 +170,6 @@ export const makeHold = Effect.gen(function* () {
   }
 })
 
-const wholeSeconds = (millis: number) => Math.ceil(millis / 1_000)
-
 /**
  * Sets the headers of draft-ietf-httpapi-ratelimit-headers-11. `r` is the number of requests that are left. `t` is the effective
  * window in seconds: a client that spreads `r` requests over `t` seconds keeps to the rate of the policy (§8.5 of the draft). If
@@ -193,13 +182,12 @@ const setHeaders = (
   { allowed, nextAfter, remaining }: Decision
 ) => {
   const left = Math.floor(remaining)
-  const window = left > 0 ? Math.ceil((left * windowSeconds) / limit) : wholeSeconds(nextAfter)
+  const window = left > 0 ? Math.ceil((left * windowSeconds) / limit) : Math.ceil(nextAfter / 1_000)
   headers["ratelimit-policy"] = description
   headers["ratelimit"] = `"${policy}";r=${left};t=${window}`
-  if (!allowed) headers["retry-after"] = String(Math.max(1, window, wholeSeconds(nextAfter)))
+  if (!allowed) headers["retry-after"] = String(Math.max(1, window, Math.ceil(nextAfter / 1_000)))
 }
 
-/** A bucket in the memory of this process. */
 interface Tokens {
   tokens: number
   /** Monotonic time at which the last token was added, in milliseconds. */
@@ -216,8 +204,7 @@ class TokenBuckets {
   private readonly buckets = new Map<string, Tokens>()
   private sweepAbove = minSweep
 
-  /** `now` is the monotonic time in milliseconds. */
-  take(key: string, { limit, windowSeconds }: RateLimit, now: number, { taken, tokens }: Cost = one): Decision {
+  take(key: string, { limit, windowSeconds }: RateLimit, now: number, { taken, tokens }: Cost): Decision {
     const bucket = this.buckets.get(key) ?? this.add(key, limit, windowSeconds, now)
     refill(bucket, now)
     const available = Math.min(limit, bucket.tokens + taken)

@@ -1,5 +1,5 @@
 /** Token buckets in one Redis, shared by all processes of the service. Without a connection, taking a token fails at once. */
-import { Data, type Duration, Effect, Redacted } from "effect"
+import { type Duration, Effect, Redacted } from "effect"
 import { setTimeout } from "node:timers/promises"
 import { createClient, defineScript } from "redis"
 import type { RateLimit } from "../../api/Access.ts"
@@ -19,8 +19,6 @@ export interface Cost {
   /** How many of them the request has taken already. If there are not enough, it gets these back. */
   readonly taken: number
 }
-
-class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
 
 const options = {
   // While there is no connection, commands fail at once instead of waiting in a queue.
@@ -75,12 +73,6 @@ return { allowed and 1 or 0, tokens, string.format("%.17g", next_after + (missin
 })
 
 /**
- * Maximum time in milliseconds for closing the client. Closing waits for outstanding answers, and a Redis that hangs or is gone
- * sends none.
- */
-const closeTimeout = 500
-
-/**
  * Makes the function that takes tokens. The client connects in the background and retries without a limit, so that the process
  * can start before Redis. `timeout` is the maximum time for an answer of Redis.
  */
@@ -90,18 +82,16 @@ export const makeTake = Effect.fnUntraced(function* (url: Redacted.Redacted, tim
   client.on("error", (cause: unknown) => log(Effect.logWarning("The connection to Redis failed", cause)))
   // A client that is closed before it was connected rejects.
   client.connect().catch(() => {})
+  // Closing waits for outstanding answers, and a Redis that hangs or is gone sends none.
   yield* Effect.addFinalizer(() =>
-    Effect.promise(() => Promise.race([client.close(), setTimeout(closeTimeout, undefined, { ref: false })])).pipe(
+    Effect.promise(() => Promise.race([client.close(), setTimeout(500, undefined, { ref: false })])).pipe(
       Effect.ignoreCause,
       Effect.andThen(Effect.ignoreCause(Effect.sync(() => client.destroy())))
     )
   )
 
   return ({ key, limit, windowSeconds }: RateLimit & { readonly key: string }, cost: Cost) =>
-    Effect.tryPromise({
-      try: () => client.takeTokens(key, limit, (windowSeconds * 1_000) / limit, cost),
-      catch: (cause) => new RedisFailed({ cause })
-    }).pipe(
+    Effect.tryPromise(() => client.takeTokens(key, limit, (windowSeconds * 1_000) / limit, cost)).pipe(
       Effect.timeout(timeout),
       Effect.map(([allowed, remaining, nextAfter]): Decision => ({
         allowed: allowed === 1,

@@ -79,7 +79,6 @@ export const layer = <E, R>(publicUrl: string, operations: Layer.Layer<never, E,
 type Route = Parameters<HttpRouter.HttpRouter["addAll"]>[0][number]
 type Call = (given: Arguments, current: CurrentRequestShape) => Effect.Effect<McpResult, unknown>
 
-/** Makes the tools, by their names, of the routes of the operations. */
 const callsOf = (routes: ReadonlyArray<Route>): ReadonlyMap<string, Call> =>
   new Map(
     endpoints().map(({ endpoint }) => {

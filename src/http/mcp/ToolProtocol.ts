@@ -117,7 +117,6 @@ export const partsOf = ({
   }
 }
 
-/** Returns the names of the members of an object, or of those of a union. */
 const membersIn = (schema: Schema.Top | undefined): ReadonlyArray<string> => {
   if (schema === undefined) return []
   const ast = SchemaAST.toEncoded(schema.ast)

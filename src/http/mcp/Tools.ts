@@ -113,7 +113,6 @@ const alike: Readonly<Record<string, object>> = Object.fromEntries(
   ])
 )
 
-/** Parameters by their names, `idempotencyKey`, and the body's members under `body`. */
 const argumentsOf = (
   { parameters, requestBody }: OpenApi.OpenAPISpecOperation,
   { components }: OpenApi.OpenAPISpec

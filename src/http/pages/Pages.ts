@@ -214,7 +214,6 @@ const listed = {
   updated_at: "AND updated_at > '-infinity'"
 }
 
-/** The order of a list that can be filtered by changes. */
 interface Order {
   readonly columns: string
   /** The condition of the list's partial index, as `AND …`. */

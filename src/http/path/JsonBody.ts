@@ -116,7 +116,6 @@ const parse = (bytes: Uint8Array, limits: BodyLimits): Effect.Effect<Json, Malfo
   }
 }
 
-/** Maximum nesting of a body. */
 const maxDepth = 32
 
 /** Maximum number of entries of one list or object. No list of the API takes more. */
@@ -153,7 +152,6 @@ export const excessOf = (text: string, limits: BodyLimits): LocatedFault | undef
 
 const [quote, colon, comma, bracket, brace, backslash] = [34, 58, 44, 91, 123, 92]
 
-/** Whether an odd number of backslashes is before a character. */
 const isEscaped = (text: string, at: number): boolean => {
   let from = at
   while (text.charCodeAt(from - 1) === backslash) from--
@@ -161,7 +159,6 @@ const isEscaped = (text: string, at: number): boolean => {
 }
 
 export interface Body {
-  /** The parsed body. */
   readonly value: unknown
   readonly faults: ReadonlyArray<LocatedFault>
   /** Whether the body is small enough to be decoded. If it is not, that is its only fault. */
@@ -172,9 +169,7 @@ interface Walk {
   readonly path: Array<string | number>
   readonly faults: Array<LocatedFault>
   readonly limits: BodyLimits
-  /** Number of entries so far, of all lists and objects. */
   entries: number
-  /** The fault that ends the walk. */
   excess: LocatedFault | undefined
 }
 
@@ -209,7 +204,6 @@ const visitEntry = (name: string | number, value: unknown, walk: Walk): void => 
   walk.path.pop()
 }
 
-/** Counts a list or an object with this number of entries. */
 const enter = (entries: number, walk: Walk): void => {
   walk.entries += entries
   if (walk.path.length >= maxDepth) walk.excess = ["body", `must not be nested deeper than ${maxDepth} levels`]

@@ -121,7 +121,6 @@ const authorize = (credential: Credential, access: Access["Service"]): Effect.Ef
 /** The scheme is case-insensitive, and one or more spaces follow it (RFC 9110, section 11.4). */
 const bearer = /^bearer +(.*[^ ].*)$/i
 
-/** A well-formed token, and the result of its last verification. */
 interface LastToken {
   readonly authorization: string
   readonly token: Presented

@@ -7,7 +7,6 @@ import { ProjectLocked } from "../../sql/Database.ts"
 import { faultDetail } from "../../api/schema/Faults.ts"
 import { redactSecrets } from "../../platform/Text.ts"
 
-/** The headers that a problem adds to its answer, by the problem's code. */
 const headers: Readonly<Record<string, (problem: Problem) => Record<string, string>>> = {
   credential_missing: () => ({ "www-authenticate": 'Bearer realm="developer-api"' }),
   credential_invalid: () => ({ "www-authenticate": 'Bearer realm="developer-api", error="invalid_token"' }),

@@ -75,7 +75,6 @@ export const body = Layer.succeed(JsonBody, (operation, { endpoint }) => {
   })
 })
 
-/** Makes a function that runs an operation, unless a request has a fault before or while it is decoded. */
 const checking = (endpoint: HttpApiEndpoint.Top) => {
   const { refuse, textFaults } = faultsOf(endpoint)
   return <A, E, R>(operation: Effect.Effect<A, E, R>, parts: Parts) => {
@@ -149,7 +148,6 @@ const hasBody = (message: Incoming): Effect.Effect<boolean> => {
   })
 }
 
-/** Compiles the functions that find the faults of requests of an operation. */
 const faultsOf = (endpoint: HttpApiEndpoint.Top) => {
   const query = endpoint.query === undefined ? undefined : Schema.toCodecArrayFromSingle(endpoint.query)
   const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)

@@ -18,7 +18,6 @@ export interface Finding {
   /** `warning`: works, but needs attention. `skipped`: a check on which this one depends is not in order. */
   readonly status: "ok" | "warning" | "failed" | "skipped"
   readonly detail: string
-  /** The remedy; null if none is needed. */
   readonly advice: string | null
 }
 

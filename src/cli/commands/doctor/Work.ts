@@ -12,7 +12,6 @@ import { listEnding, maxCount as maxEnding } from "../../../http/auth/EndingKeys
 import { cli } from "../../Output.ts"
 import { failed, failure, ok, warning } from "./Checks.ts"
 
-/** What may wait for an operator, in words, and the command that lists it. */
 const kinds = {
   failing: ["endpoint that fails", "endpoints that fail", (id: string) => `\`${cli} webhooks list --project ${id}\``],
   dead: [
@@ -54,7 +53,6 @@ export const work = Effect.gen(function* () {
     : warning(found.map(({ what }) => what).join(", "), `Run ${commands}; other projects may have some, too.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
 
-/** A delivery that is due for longer is overdue, in seconds. */
 const overdueAfter = 5
 
 /** Checks that a worker runs, that none hangs, and that the deliveries that may be sent are sent. */
@@ -109,7 +107,6 @@ export const tokens = Effect.gen(function* () {
   )
 }).pipe(Effect.catchCause(failure("Read the database's log: keys can't be read.")))
 
-/** Maximum number of moved projects that are named. */
 const maxMoves = 10
 
 /**
