@@ -170,6 +170,8 @@ export const makeHold = Effect.gen(function* () {
   }
 })
 
+const wholeSeconds = (millis: number) => Math.ceil(millis / 1_000)
+
 /**
  * Sets the headers of draft-ietf-httpapi-ratelimit-headers-11. `r` is the number of requests that are left. `t` is the effective
  * window in seconds: a client that spreads `r` requests over `t` seconds keeps to the rate of the policy (§8.5 of the draft). If
@@ -182,10 +184,10 @@ const setHeaders = (
   { allowed, nextAfter, remaining }: Decision
 ) => {
   const left = Math.floor(remaining)
-  const window = left > 0 ? Math.ceil((left * windowSeconds) / limit) : Math.ceil(nextAfter / 1_000)
+  const window = left > 0 ? Math.ceil((left * windowSeconds) / limit) : wholeSeconds(nextAfter)
   headers["ratelimit-policy"] = description
   headers["ratelimit"] = `"${policy}";r=${left};t=${window}`
-  if (!allowed) headers["retry-after"] = String(Math.max(1, window, Math.ceil(nextAfter / 1_000)))
+  if (!allowed) headers["retry-after"] = String(Math.max(1, window, wholeSeconds(nextAfter)))
 }
 
 interface Tokens {
