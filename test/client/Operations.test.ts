@@ -1,6 +1,6 @@
 /** The client against the real service: every operation, and typical uses of each kind. */
 import { assert, layer } from "../support/Vitest.ts"
-import { Effect, Stream } from "effect"
+import { Effect } from "effect"
 import { NotModified } from "../../src/api/Endpoints.ts"
 import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
 import { createClient } from "../../src/client/PromiseClient.ts"
@@ -78,42 +78,6 @@ layer(World.layer, { excludeTestServices: true })("with the typed client", (it) 
     assert.isTrue((yield* change("First")).body.changed)
     const refused = yield* Effect.flip(change("Second"))
     assert.deepInclude(refused, { _tag: "precondition_failed", currentVersion: 2 })
-  })
-
-  it.effect("pages of a list are read as far as they are consumed", function* () {
-    const { api } = yield* effects
-    const params = { dealId: "deal_own" }
-    const texts = ["one", "two", "three", "four", "five"]
-    yield* Effect.forEach(texts, (body) => api.notes.createNote({ params, payload: { body } }))
-    const bodies = yield* api.notes.listNotes.items({ params, query: { limit: 2 } }).pipe(
-      Stream.map(({ body }) => body),
-      Stream.runCollect
-    )
-    assert.deepStrictEqual(bodies, [...texts.toReversed(), "Own"])
-    const newest = yield* Stream.runCollect(Stream.take(api.notes.listNotes.items({ params, query: { limit: 2 } }), 3))
-    assert.deepStrictEqual(
-      newest.map(({ body }) => body),
-      ["five", "four", "three"]
-    )
-    const fromSecond = yield* api.notes.listNotes({ params, query: { limit: 2 } })
-    const rest = yield* Stream.runCollect(
-      api.notes.listNotes.items({ params, query: { limit: 2, cursor: fromSecond.body.nextCursor ?? "" } })
-    )
-    assert.lengthOf(rest, 4)
-  })
-
-  it.effect("a delete has its expected version in the query, and fails with version_conflict", function* () {
-    const { notes } = (yield* effects).api
-    const params = { dealId: "deal_own", noteId: "note_own" }
-    const conflict = yield* Effect.flip(notes.deleteNote({ params, query: { expectedVersion: 7 } }))
-    assert.strictEqual(conflict._tag === "version_conflict" && conflict.currentVersion, 1)
-    const { body } = yield* notes.deleteNote({ params, query: { expectedVersion: 1 } })
-    assert.strictEqual(body.resourceId, "note_own")
-    const gone = yield* notes.deleteNote({ params, query: { expectedVersion: 1 } }).pipe(
-      Effect.as("there"),
-      Effect.catchTag("note_not_found", ({ instance }) => Effect.succeed(instance ?? "no instance"))
-    )
-    assert.match(gone, /^urn:developer-api:request:/)
   })
 
   it.effect("ids with any visible character are encoded", function* () {

@@ -6,6 +6,7 @@ import { Effect, Schema } from "effect"
 import type { Page } from "playwright-core"
 import { documentOf } from "../cli/Cli.support.ts"
 import { startBrowser } from "../support/Browser.ts"
+import { copyEvent } from "../support/Events.ts"
 import { requires } from "../support/Programs.ts"
 import { brokenIn, faultsOf, signedIn } from "./Browser.support.ts"
 import { type FilledProject, fillProject, hostile, pagesOf, startConsole } from "./Console.support.ts"
@@ -150,11 +151,7 @@ describe("the console in a browser", () => {
     const browser = yield* startBrowser
     const project = yield* fillProject(server)
     // So many events that a replay of them is still running when it is cancelled.
-    yield* Effect.orDie(server.sql`
-      INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-      SELECT project_id, new_id('evt', now()), type, data, traceparent, now() FROM (
-        SELECT * FROM events WHERE project_id = ${project.projectId} LIMIT 1
-      ) event, generate_series(1, 20000)`)
+    yield* copyEvent(server.sql, project.projectId, 20_000)
     const { page } = yield* signedIn(browser, server, { javaScriptEnabled: false })
     yield* Effect.promise(() => act(page, project))
     yield* project.finished

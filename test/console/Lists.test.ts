@@ -52,6 +52,7 @@ layer(Shared.layer, { excludeTestServices: true })("the lists of the console", (
         {
           "error=timeout": ["msg_reply_1", "msg_reply_2"],
           "error=http_503&status=unknown": ["msg_reply_7"],
+          "status=needs+decision": ["msg_reply_1", "msg_reply_2"],
           "campaign=cmp_running": [sent.id],
           "campaign=cmp_running&error=timeout": [],
           "channel=chan": [...replies, sent.id],

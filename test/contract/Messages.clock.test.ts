@@ -2,12 +2,10 @@
 import { assert, layer } from "../support/Vitest.ts"
 import { Clock, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
-import { type Answering, hang } from "../integrations/deliveries/Deliveries.support.ts"
-import { untilLive } from "../support/Waiting.ts"
 import { messageReceiptOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
-import { type Conversation, open } from "./Messages.support.ts"
+import { open } from "./Messages.support.ts"
 
 /** Waits in real time, for work that needs no time of the test clock. */
 const settle = TestClock.withLive(Effect.sleep("200 millis"))
@@ -17,57 +15,6 @@ const pass = (seconds: number) =>
   Effect.repeat(Effect.andThen(TestClock.adjust("500 millis"), TestClock.withLive(Effect.sleep("20 millis"))), {
     times: seconds * 2 - 1
   })
-
-/** Begins an answer and never ends it. */
-const endless: Answering = ({ response }) => void response.writeHead(200, { "content-length": "100" }).write("{")
-
-/** Creates a project and starts a send to a provider that never finishes its answer. */
-const sending = Effect.fnUntraced(function* (to: Conversation, answering = hang) {
-  const project = yield* open(yield* TestServer, answering)
-  const key = newKey()
-  const first = yield* Effect.forkChild(project.send(to, key))
-  yield* untilLive(() => project.provider.hits.length === 1)
-  return { ...project, key, first, start: yield* Clock.currentTimeMillis }
-})
-
-layer(TestServer.layer({}, "api"))("a provider that does not answer", (it) => {
-  for (const [what, answering] of [
-    ["at all", hang],
-    ["to the end", endless]
-  ] as const) {
-    it.effect.each(["http", "telegram"] as const)(`${what} has an unknown outcome after 10 s over %s`, (to) =>
-      Effect.gen(function* () {
-        const { first, key, provider, row, send, start } = yield* sending(to, answering)
-        yield* TestClock.adjust("9999 millis")
-        yield* settle
-        assert.isUndefined(first.pollUnsafe())
-        yield* TestClock.adjust("1 millis")
-        const outcome = unknownOf(yield* Fiber.join(first))
-        assert.isFalse(outcome.replayed)
-        const { log, ...kept } = yield* row(outcome.messageId)
-        const next = to === "http" ? new Date(start + 11_000) : null
-        assert.deepStrictEqual(kept, { status: "unknown", attempts: 1, attempting: false, availableAt: next })
-        assert.deepStrictEqual(log, [
-          {
-            number: 1,
-            status: "unknown",
-            startedAt: new Date(start).toISOString(),
-            finishedAt: new Date(start + 10_000).toISOString(),
-            providerMessageId: null,
-            errorCode: "timeout",
-            nextAttemptAt: next === null ? null : next.toISOString()
-          }
-        ])
-        if (to === "http") assert.strictEqual(outcome.retryAfter, 1)
-        // A late answer changes nothing.
-        provider.hits[0]?.response.end("{}")
-        yield* settle
-        assert.deepInclude(unknownOf(yield* send(to, key)), { messageId: outcome.messageId, replayed: true })
-        assert.strictEqual(provider.hits.length, 1)
-      })
-    )
-  }
-})
 
 layer(TestServer.layer({}, "api"))("a message whose process died during the call", (it) => {
   it.effect("is pending until its lease ends, 5 s after the deadline, and unknown from then on", function* () {

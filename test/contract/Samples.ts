@@ -4,6 +4,7 @@ import { SecretBox } from "../../src/secrets/SecretBox.ts"
 import { batchOf, receiptOf, secretReceiptOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
+import { bytea, put, reset } from "../support/Rows.ts"
 import { secretBox } from "../support/SecretBox.ts"
 import { type Parts, secretKey, type Seeded, TestServer } from "../support/TestServer.ts"
 import { asContracted } from "./Operations.ts"
@@ -69,112 +70,77 @@ const foreign: Parts = {
   conversations: [{ id: foreignConversation, channelId: "chan_foreign", address: "foreign" }]
 }
 
+/** The type of the events and subscriptions of the walk, which emits none of it itself. */
+const task = "crm.task.created.v1"
+
 /** Inserts a note, or resets it to its first version. */
 const putNote =
-  (dealId: string, id: string): Restore =>
-  (sql, projectId) =>
-    sql`
-      INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
-      SELECT project_id, ${id}, ${dealId}, 'Own', key_id, 1, now(), now()
-      FROM api_keys WHERE project_id = ${projectId} LIMIT 1
-      ON CONFLICT (project_id, id) DO UPDATE SET body = excluded.body, version = 1`.pipe(Effect.asVoid, Effect.orDie)
+  (deal_id: string, id: string): Restore =>
+  (sql, project_id) =>
+    reset(sql, "notes", { project_id, id, deal_id, author_key_id: "authoringKey" })
 
 /** Inserts a client, or resets it to its first version. */
 const putClient =
   (id: string): Restore =>
-  (sql, projectId) =>
-    sql`
-      INSERT INTO clients (project_id, id, display_name, tags, status, version, created_at, updated_at)
-      VALUES (${projectId}, ${id}, 'Own', '{}', 'active', 1, now(), now())
-      ON CONFLICT (project_id, id) DO UPDATE SET version = 1`.pipe(Effect.asVoid, Effect.orDie)
+  (sql, project_id) =>
+    reset(sql, "clients", { project_id, id })
 
-/** Removes the webhook. */
+/** Removes the rows of a webhook. */
 const removeWebhook =
-  (installationId: string): Restore =>
+  (installationId: string, tables = ["webhook_secrets", "endpoint_health", "webhooks"]): Restore =>
   (sql, projectId) =>
     Effect.forEach(
-      ["webhook_secrets", "endpoint_health", "webhooks"],
+      tables,
       (table) => sql`DELETE FROM ${sql(table)} WHERE project_id = ${projectId} AND installation_id = ${installationId}`
     ).pipe(Effect.asVoid, Effect.orDie)
 
-/** Inserts a webhook, or resets it to version 1 without secrets. The walk emits no event of its type. */
+/** Inserts a webhook, or resets it to version 1 without secrets. */
 const putWebhook =
-  (installationId: string): Restore =>
-  (sql, projectId) =>
-    sql`
-      WITH webhook AS (
-        INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-        VALUES (${projectId}, ${installationId}, 'https://shop.example.com/', '{crm.task.created.v1}', true, 1)
-        ON CONFLICT (project_id, installation_id) DO UPDATE SET version = 1
-        RETURNING project_id, installation_id
-      ),
-      health AS (
-        INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM webhook ON CONFLICT DO NOTHING
-      )
-      DELETE FROM webhook_secrets WHERE project_id = ${projectId} AND installation_id = ${installationId}`.pipe(
-      Effect.asVoid,
-      Effect.orDie
+  (installation_id: string, endpoint_url = "https://shop.example.com/"): Restore =>
+  (sql, project_id) => {
+    const key = "project_id, installation_id"
+    return reset(sql, "webhooks", { project_id, installation_id, endpoint_url, event_types: [task] }, key).pipe(
+      Effect.andThen(reset(sql, "endpoint_health", { project_id, installation_id }, key)),
+      Effect.andThen(removeWebhook(installation_id, ["webhook_secrets"])(sql, project_id))
     )
+  }
 
 /** Inserts a webhook of an installation, at an endpoint where nobody listens, with a secret that signs. */
 const putSignedWebhook =
-  (installationId: string): Restore =>
-  (sql, projectId) =>
+  (installation_id: string): Restore =>
+  (sql, project_id) =>
     Effect.gen(function* () {
-      const owner = ["webhook", projectId, installationId]
+      yield* putWebhook(installation_id, "http://127.0.0.1:9/")(sql, project_id)
+      const owner = ["webhook", project_id, installation_id]
       const sealed = yield* (yield* SecretBox).seal(owner, Redacted.make("whsec_c2lnbnMgdGhlIHRlc3Qgb2YgYSB3ZWJob29r"))
-      yield* sql`
-        WITH webhook AS (
-          INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-          VALUES (${projectId}, ${installationId}, 'http://127.0.0.1:9/', '{crm.task.created.v1}', true, 1)
-          ON CONFLICT DO NOTHING
-          RETURNING project_id, installation_id
-        ),
-        health AS (INSERT INTO endpoint_health (project_id, installation_id) SELECT * FROM webhook)
-        INSERT INTO webhook_secrets (project_id, installation_id, version, sealed)
-        SELECT project_id, installation_id, 1, ${sealed} FROM webhook`
+      yield* put(sql, "webhook_secrets", { project_id, installation_id, version: 1, sealed: bytea(sealed) })
     }).pipe(Effect.provide(secretBox(secretKey)), Effect.orDie)
 
 /** Inserts a replay that has ended, and its webhook. */
 const putReplay =
-  (installationId: string, id: string): Restore =>
-  (sql, projectId) =>
+  (installation_id: string, id: string): Restore =>
+  (sql, project_id) =>
     Effect.andThen(
-      putWebhook(installationId)(sql, projectId),
-      sql`
-        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, status, state, position, made, created_at, finished_at)
-        VALUES (${projectId}, ${id}, ${installationId}, '2026-11-20T10:00:00Z', '2026-11-20T12:00:00Z', '{crm.task.created.v1}', 'dead',
-          'completed', 'evt_1', 2, now(), now())
-        ON CONFLICT DO NOTHING`
-    ).pipe(Effect.asVoid, Effect.orDie)
+      putWebhook(installation_id)(sql, project_id),
+      reset(sql, "replays", { project_id, id, installation_id, state: "completed", finished_at: "now" })
+    )
 
 /** Inserts a dead delivery and its webhook, or makes the delivery dead again. */
 const putDeadDelivery =
-  (installationId: string, id: string): Restore =>
-  (sql, projectId) =>
-    Effect.andThen(
-      putWebhook(installationId)(sql, projectId),
-      sql`
-        WITH event AS (
-          INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-          VALUES (${projectId}, ${id}, 'crm.task.created.v1', '{}', '', now())
-          ON CONFLICT DO NOTHING
-        )
-        INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, status, attempts, created_at, finished_at)
-        VALUES (${projectId}, ${id}, ${installationId}, ${id}, 'crm.task.created.v1', 'dead', 11, now(), now())
-        ON CONFLICT (project_id, id) DO UPDATE SET status = 'dead', available_at = NULL, finished_at = now()`
-    ).pipe(Effect.asVoid, Effect.orDie)
+  (installation_id: string, id: string): Restore =>
+  (sql, project_id) => {
+    const dead = { event_type: task, status: "dead", available_at: null, attempts: 11, finished_at: "now" }
+    return putWebhook(installation_id)(sql, project_id).pipe(
+      Effect.andThen(reset(sql, "events", { project_id, id, type: task })),
+      Effect.andThen(reset(sql, "deliveries", { project_id, id, installation_id, event_id: id, ...dead }))
+    )
+  }
 
 /** Inserts a message that was sent. */
 const putMessage =
-  (conversationId: string, channelId: string, id: string): Restore =>
-  (sql, projectId) =>
-    sql`
-      INSERT INTO messages (project_id, id, conversation_id, channel_id, provider_type, address, text, status, attempts,
-        attempting, attempt_log, traceparent, created_at, updated_at)
-      VALUES (${projectId}, ${id}, ${conversationId}, ${channelId}, 'sandbox', 'own', 'Hello', 'sent', 0, false, '[]', '',
-        now(), now())
-      ON CONFLICT DO NOTHING`.pipe(Effect.asVoid, Effect.orDie)
+  (conversation_id: string, channel_id: string, id: string): Restore =>
+  (sql, project_id) =>
+    reset(sql, "messages", { project_id, id, conversation_id, channel_id })
 
 const client = {
   displayName: "Ada Lovelace",

@@ -133,24 +133,6 @@ describe("a service whose PostgreSQL crashes and recovers", () => {
   })
 })
 
-it("a service whose PostgreSQL is locked answers other requests while one waits for a lock", async () => {
-  const [blocked, other] = [await project(cluster.url, { project: { id: "blocked" } }), await project(cluster.url)]
-  await listClients(service.url, other)
-  const { release, waiting } = await holdCreates()
-  const answer = createClient(service.url, blocked, "waits-for-the-lock", "Waiting")
-  await waiting()
-  const answers = await Promise.all([
-    send(`${service.url}/readyz`),
-    ...Array.from({ length: 8 }, () => listClients(service.url, other))
-  ])
-  await release()
-  assert.deepStrictEqual(
-    answers.map(kindOf),
-    answers.map(() => "200")
-  )
-  assert.include([201, 503], (await answer).status)
-})
-
 describe("a service whose network to PostgreSQL fails", () => {
   let proxy: WireProxy
   let service: Service

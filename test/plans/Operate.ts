@@ -5,6 +5,7 @@ import type { ActionName } from "../../src/project/Actions.ts"
 import { documentOf, run } from "../cli/Cli.support.ts"
 import { type Console, type FilledProject, fillProject, pagesOf, sessionOf } from "../console/Console.support.ts"
 import { type Hit, open, receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { copyEvent } from "../support/Events.ts"
 import { holding } from "../support/Locks.ts"
 import { secretKey } from "../support/TestServer.ts"
 import { until, untilRows } from "../support/Waiting.ts"
@@ -121,11 +122,7 @@ export const operate = Effect.fnUntraced(function* (server: Console) {
   // A replay of more than it may have open for an endpoint that rests can be cancelled at any time.
   const rest = Effect.fnUntraced(function* ({ projectId, setHealth }: FilledProject) {
     yield* setHealth("resting_until = now() + interval '1 hour'")
-    yield* sql`
-      INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-      SELECT project_id, new_id('evt', now()), type, data, traceparent, now() FROM (
-        SELECT * FROM events WHERE project_id = ${projectId} LIMIT 1
-      ) event, generate_series(1, 30)`.pipe(Effect.orDie)
+    yield* copyEvent(sql, projectId, 30)
   })
   yield* rest(project)
   yield* command("deliveries", "cancel-replay", ...of, "--replay", yield* replay(projectId))

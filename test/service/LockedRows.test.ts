@@ -10,6 +10,7 @@ import { campaignOf, clientId, provider } from "../campaigns/Runner.support.ts"
 import { held, open as openMessages, placesIn, script, taken } from "../contract/Messages.support.ts"
 import { openShop, settings, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { messageReceiptOf } from "../support/MessagingAnswers.ts"
+import { copyEvent } from "../support/Events.ts"
 import { holding, workedOn } from "../support/Locks.ts"
 import { secretKey, startServer, type TestServer } from "../support/TestServer.ts"
 import { until, untilRows } from "../support/Waiting.ts"
@@ -28,10 +29,7 @@ const waitingReplay = Effect.fnUntraced(function* (server: Server) {
   const shop = yield* openShop(server)
   yield* shop.created()
   yield* shop.finished
-  yield* Effect.orDie(server.sql`
-    INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-    SELECT project_id, new_id('evt', now()), type, data, traceparent, now()
-    FROM events, generate_series(1, 30) WHERE project_id = ${shop.projectId}`)
+  yield* copyEvent(server.sql, shop.projectId, 30)
   yield* shop.setHealth("resting_until = now() + interval '1 hour'")
   yield* replay(server, shop.projectId)
   return {

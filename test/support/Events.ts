@@ -35,6 +35,14 @@ export const enable = (sql: SqlClient.SqlClient, projectId: string, installation
   Effect.orDie(sql`
     UPDATE webhooks SET enabled = ${enabled} WHERE project_id = ${projectId} AND installation_id = ${installationId}`)
 
+/** Adds copies of an event of the project, which occur now. */
+export const copyEvent = (sql: SqlClient.SqlClient, projectId: string, count: number) =>
+  Effect.orDie(sql`
+    INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
+    SELECT project_id, new_id('evt', now()), type, data, traceparent, now() FROM (
+      SELECT * FROM events WHERE project_id = ${projectId} LIMIT 1
+    ) event, generate_series(1, ${count}::int)`)
+
 interface Row {
   readonly id: string
   readonly type: EventType

@@ -50,12 +50,23 @@ const usual: Readonly<Record<string, Row>> = {
   webhooks: { endpoint_url: "http://127.0.0.1:9/", event_types: [], enabled: true, version: 1 }
 }
 
+/** Returns bytes as PostgreSQL writes them. */
+export const bytea = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
+
 /** Returns the statement that inserts rows, which all have the columns of the first. */
 const insertOf = (table: string, ...rows: ReadonlyArray<Row>): string => {
   const complete = rows.map((row): Row => ({ ...usual[table], ...row }))
   const columns = Object.keys(complete[0] ?? {}).join(", ")
   const values = JSON.stringify(complete).replaceAll("'", "''")
   return `INSERT INTO ${table} (${columns}) SELECT ${columns} FROM jsonb_populate_recordset(NULL::${table}, '${values}')`
+}
+
+/** Inserts a row, or sets these columns of the row that has its key. */
+export const reset = (sql: SqlClient.SqlClient, table: string, row: Row, key = "project_id, id") => {
+  const set = Object.keys({ ...usual[table], ...row }).map((column) => `${column} = excluded.${column}`)
+  return sql
+    .unsafe(`${insertOf(table, row)} ON CONFLICT (${key}) DO UPDATE SET ${set.join()}`)
+    .pipe(Effect.asVoid, Effect.orDie)
 }
 
 /** Inserts rows, which all have the columns of the first. */

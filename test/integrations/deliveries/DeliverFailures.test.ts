@@ -9,7 +9,7 @@ import { claimOf } from "../../support/Claims.ts"
 import type { DeliveryRow } from "../../contract/Webhooks.support.ts"
 import { problemOf } from "../../support/ContractAnswers.ts"
 import { TestServer } from "../../support/TestServer.ts"
-import { type Answering, hang, layerOf, ok, open, openShop, receiver, reset, status } from "./Deliveries.support.ts"
+import { type Answering, hang, layerOf, open, openShop, receiver, reset, status } from "./Deliveries.support.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
 
 const created = ["crm.deal.created.v1"]
@@ -167,21 +167,5 @@ describe("Retry-After", () => {
     for (const code of [301, 400, 404, 408, 413, 425, 500, 502, 504]) {
       assert.strictEqual(restOf(code, Option.some(Duration.seconds(120))), 0, String(code))
     }
-  })
-})
-
-layerOf({ WEBHOOK_RETRY_SCHEDULE: "1s" })("Retry-After near the end of the schedule", (it) => {
-  it.effect("pauses the whole endpoint, and then its deliveries are sent", function* () {
-    const answer: Answering = (hit, n) => (n === 0 ? status(503, { "retry-after": "2" }) : ok)(hit, n)
-    const project = yield* openShop(yield* TestServer, answer, created)
-    yield* project.created()
-    const [first] = yield* untilRows(project.deliveries(), ([row]) => row?.log[0] !== undefined)
-    yield* project.created()
-    yield* until(() => project.to.hits.length === 3)
-    const rest = Date.parse(first?.log[0]?.finishedAt ?? "") + 2_000
-    const rows = yield* untilRows(project.deliveries(), (rows) =>
-      rows.every(({ log }) => log.at(-1)?.statusCode === 200)
-    )
-    for (const { log } of rows) assert.isAtLeast(Date.parse(log.at(-1)?.startedAt ?? ""), rest)
   })
 })

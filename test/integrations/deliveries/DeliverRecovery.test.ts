@@ -1,10 +1,9 @@
 /** A delivery loop that misses notices, or can't record or sign: it recovers, and delays no other webhook (contract §10). */
 import { assert, describe, it, layer } from "../../support/Vitest.ts"
-import { Context, Effect, Latch, Layer, Metric, Redacted, References } from "effect"
+import { Context, Effect, Latch, Metric, References } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
 import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
-import { clients, DatabaseUrl } from "../../../src/sql/Connections.ts"
 import { MetricsEnabled } from "../../../src/telemetry/Telemetry.ts"
 import { answered } from "../../support/Claims.ts"
 import { holding, untilBlocking } from "../../support/Locks.ts"
@@ -12,7 +11,7 @@ import { TestDatabase } from "../../support/TestDatabase.ts"
 import { startServer } from "../../support/TestServer.ts"
 import { passUntil, until, untilRows } from "../../support/Waiting.ts"
 import { type Hit, inTurn, ok, open, openShop, receiver, serve, status, verifies } from "./Deliveries.support.ts"
-import { loopWith, workerId } from "./Due.support.ts"
+import { startLoop, workerId } from "./Due.support.ts"
 
 const created = ["crm.deal.created.v1"]
 
@@ -130,11 +129,7 @@ it.live("a defect in recording results leaves their leases to the database, so t
         sent++
         return answered(200)
       })
-    const loop = yield* loopWith(send).pipe(
-      Layer.provide(clients.workers),
-      Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
-      Layer.build
-    )
+    const loop = yield* startLoop(server, send)
     yield* refuse(project.sql, delivered, "raise_exception")
     yield* project.created()
     yield* until(() => sent === 1)
@@ -149,10 +144,7 @@ it.live("a delivery for which this host has no connection is tried again, and on
   const project = yield* open(server)
   yield* project.subscribe("shop", "http://127.0.0.1:1/hook")
   const outcomes: Array<Outcome> = [1, 2].map(() => ({ _tag: "failed", code: "host_exhausted" }))
-  yield* loopWith(() => Effect.sync(() => outcomes.pop() ?? answered(200))).pipe(
-    Layer.provide(clients.workers),
-    Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
-    Layer.build,
+  yield* startLoop(server, () => Effect.sync(() => outcomes.pop() ?? answered(200))).pipe(
     Effect.andThen(project.created()),
     Effect.andThen(
       untilRows(
@@ -190,10 +182,7 @@ it.live("a 410 that is recorded when the loop ends disables the webhook", functi
     $$ BEGIN IF nextval('tries') = 1 THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'disk_full'; END IF; RETURN NEW; END $$`)
   yield* Effect.orDie(sql`
     CREATE TRIGGER refuse_once BEFORE UPDATE ON webhooks FOR EACH ROW EXECUTE FUNCTION refuse_once()`)
-  yield* loopWith(() => Effect.succeed(answered(410))).pipe(
-    Layer.provide(clients.workers),
-    Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
-    Layer.build,
+  yield* startLoop(server, () => Effect.succeed(answered(410))).pipe(
     Effect.andThen(project.created()),
     Effect.andThen(untilRows(Effect.orDie(sql`SELECT FROM tries WHERE is_called`), (rows) => rows.length === 1)),
     Effect.scoped
@@ -239,15 +228,11 @@ describe("a transaction that holds a row of one of two endpoints whose results a
     const { sql } = server
     const [answers, lateAnswers] = [yield* Latch.make(false), yield* Latch.make(false)]
     let sent = 0
-    yield* loopWith(({ url }) =>
+    yield* startLoop(server, ({ url }) =>
       Effect.sync(() => ++sent).pipe(
         Effect.andThen(Latch.await(url.endsWith("/late") ? lateAnswers : answers)),
         Effect.as(answered(200))
       )
-    ).pipe(
-      Layer.provide(clients.workers),
-      Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
-      Layer.build
     )
     for (const table of ["endpoint_health", "deliveries"]) {
       const [before, first, second] = [yield* open(server), yield* open(server), yield* open(server)]
@@ -290,11 +275,7 @@ describe("a transaction that holds the rows in which a worker counts attempts", 
         SELECT '', date_trunc('minute', now()) + ahead * interval '1 minute', ${workerId}::bigint, true, bucket, 0
         FROM generate_series(0, 3) ahead, generate_series(0, 100) bucket`
     )
-    yield* loopWith(() => Effect.succeed(answered(200))).pipe(
-      Layer.provide(clients.workers),
-      Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
-      Layer.build
-    )
+    yield* startLoop(server, () => Effect.succeed(answered(200)))
     const project = yield* open(server)
     yield* project.subscribe("shop", "http://127.0.0.1:1/", created)
     const recorded = Effect.gen(function* () {

@@ -10,6 +10,7 @@ import { Sender } from "../../../src/integrations/endpoints/Sender.ts"
 import { Supervisor } from "../../../src/work/Supervisor.ts"
 import { Notifier } from "../../../src/outbox/Outbox.ts"
 import { SecretBox, SecretKey } from "../../../src/secrets/SecretBox.ts"
+import { clients, DatabaseUrl } from "../../../src/sql/Connections.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
 
 export const workerId = 1n
@@ -59,4 +60,12 @@ export const loopWith = (send: Sender["Service"]["send"], isFirst = true) =>
     Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))),
     Layer.provide(Settings.layer),
     Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ SECRET_KEY: secretKey, LOG_LEVEL: "none" })))
+  )
+
+/** Starts that loop on the database of a server. */
+export const startLoop = ({ databaseUrl }: TestServer["Service"], send: Sender["Service"]["send"]) =>
+  loopWith(send).pipe(
+    Layer.provide(clients.workers),
+    Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(databaseUrl))),
+    Layer.build
   )

@@ -108,33 +108,6 @@ layerOf()("a replay", (it) => {
     assert.deepInclude(yield* shop.ended(replayId), { state: "cancelled", made: 8 })
   })
 
-  it.effect(
-    "makes the deliveries of events that occurred while the webhook was disabled, and of none before it",
-    function* () {
-      const shop = yield* start(1)
-      yield* shop.webhook("disable")
-      yield* shop.created()
-      yield* shop.webhook("enable")
-      yield* shop.created()
-      yield* shop.finished
-      assert.lengthOf(shop.to.hits, 2)
-      assert.deepInclude(yield* shop.ended(yield* shop.replay()), { state: "completed", made: 1 })
-      yield* shop.finished
-      assert.lengthOf(shop.to.hits, 3)
-      assert.deepStrictEqual(
-        (yield* shop.repeats).map(({ replayOf, status }) => [replayOf, status]),
-        [[null, "delivered"]]
-      )
-      assert.deepInclude(yield* shop.ended(yield* shop.replay()), { made: 0 })
-      yield* shop.webhook("disable")
-      yield* shop.created()
-      yield* shop.webhook("enable")
-      yield* Effect.orDie(shop.sql`
-      UPDATE webhooks SET created_at = now() + interval '1 day' WHERE project_id = ${shop.projectId}`)
-      assert.deepInclude(yield* shop.ended(yield* shop.replay()), { made: 0 })
-    }
-  )
-
   it.effect("of dead deliveries has them count as dead no longer, once it has delivered them", function* () {
     const answers = { next: status(500) }
     const shop = yield* start(2, (hit, n) => answers.next(hit, n))
