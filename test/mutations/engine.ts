@@ -61,6 +61,7 @@ export const engine = [
   visits("(SELECT count(*) FROM ${first}) = ${free} AND", "false AND"),
   visits("ORDER BY turn, claim_at) AS place", "ORDER BY claim_at) AS place"),
   visits("nth IS NOT NULL AND turn <= coalesce(", "nth IS NOT NULL AND 0 < coalesce("),
+  visits("named.length * concurrency <= newcomer", "true"),
   visits("bool_and(slots = lacking) OVER (PARTITION BY suspect, project_id)", "true"),
   visits('AND ${isAwake(sql, "health.project_id")}', ""),
   visits("EXCEPT SELECT project_id, installation_id FROM endpoint", "LIMIT 0"),

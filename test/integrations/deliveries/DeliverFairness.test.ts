@@ -98,10 +98,10 @@ describe("an endpoint that hangs", () => {
 const shops = ["shop1", "shop2", "shop3"]
 
 /** Creates three endpoints with ten due deliveries each; returns a claim that counts the leases of each endpoint. */
-const scene = Effect.fnUntraced(function* () {
+const scene = Effect.fnUntraced(function* (isPoll = true) {
   const project = yield* openDue(10, shops)
   const claimFor = (healthy: number, width: number) =>
-    Effect.map(project.claimed(width, { concurrency: 4, rooms: roomsOf(healthy, 1) }), (claims) =>
+    Effect.map(project.claimed(width, { concurrency: 4, rooms: roomsOf(healthy, 1), isPoll }), (claims) =>
       shops.map((shop) => claims.filter((one) => one.installationId === shop).length)
     )
   return { ...project, claimFor }
@@ -165,18 +165,20 @@ layerOf({}, "api")("a claim with few slots", (it) => {
     )
   })
 
-  it.effect("divides them evenly, and leases none ahead", function* () {
-    const { claimFor } = yield* scene()
-    assert.deepStrictEqual((yield* claimFor(5, 10)).toSorted(), [1, 2, 2])
-    assert.deepStrictEqual(yield* claimFor(0, 10), [0, 0, 0])
-    // Seven more may be leased, and there are seven slots: each endpoint gets its limit.
-    assert.deepStrictEqual(
-      (yield* claimFor(7, 6)).toSorted((a, b) => a - b),
-      [4, 4, 5]
-    )
-    // All have their concurrency in flight. Leasing ahead needs no slot.
-    assert.deepStrictEqual(yield* claimFor(0, 8), [2, 2, 2])
-  })
+  for (const isPoll of [true, false]) {
+    it.effect(`divides them evenly, and leases none ahead, ${isPoll ? "in a poll" : "after a notice"}`, function* () {
+      const { claimFor } = yield* scene(isPoll)
+      assert.deepStrictEqual((yield* claimFor(5, 10)).toSorted(), [1, 2, 2])
+      assert.deepStrictEqual(yield* claimFor(0, 10), [0, 0, 0])
+      // Seven more may be leased, and there are seven slots: each endpoint gets its limit.
+      assert.deepStrictEqual(
+        (yield* claimFor(7, 6)).toSorted((a, b) => a - b),
+        [4, 4, 5]
+      )
+      // All have their concurrency in flight. Leasing ahead needs no slot.
+      assert.deepStrictEqual(yield* claimFor(0, 8), [2, 2, 2])
+    })
+  }
 
   it.effect("gives suspect endpoints no slot of the others", function* () {
     const { claimFor, projectId, sql } = yield* scene()

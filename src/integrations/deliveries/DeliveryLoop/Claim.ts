@@ -89,7 +89,7 @@ export const claim = (
   WITH RECURSIVE ${givenEndpoints(sql, terms)},
   ${terms.isPoll ? sql`${due(sql, "healthy", terms)}, ${due(sql, "suspect", terms)},` : sql``}
   endpoint AS MATERIALIZED (${endpoints(sql, terms)}),
-  ${visits(sql, terms.rooms)},
+  ${visits(sql, terms)},
   pending AS MATERIALIZED (
     SELECT visit.project_id, visit.installation_id, suspect, endpoint_url, version, secrets, row, available_at,
       place <= quota AND available_at <= now() AS chosen
