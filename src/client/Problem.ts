@@ -49,8 +49,6 @@ const ProblemBody = Schema.Struct({
   instance: Schema.optionalKey(Schema.String)
 })
 
-const decodeProblem = Schema.decodeUnknownEffect(ProblemBody)
-
 /**
  * If an answer is a problem that the endpoint does not declare, fails with `UnexpectedProblem`. Other failures stay as they are.
  */
@@ -59,7 +57,7 @@ export const withUnexpected = (answer: Effect.Effect<unknown, unknown, unknown>)
     const { response } = error
     if (response?.headers["content-type"]?.startsWith("application/problem+json") !== true) return Effect.fail(error)
     return response.json.pipe(
-      Effect.flatMap(decodeProblem),
+      Effect.flatMap(Schema.decodeUnknownEffect(ProblemBody)),
       Effect.mapError(() => error),
       Effect.flatMap((problem) => Effect.fail(new UnexpectedProblem({ ...problem, status: response.status })))
     )

@@ -128,9 +128,11 @@ const shownMillis = (millis: number) => (millis >= 1_000 ? `${tenth(millis / 1_0
 
 const clock = (at: Date) => at.toISOString().slice(0, 16).replace("T", " ")
 
-type Legend = ReadonlyArray<readonly [tone: string, name: string]>
-
-const figure = (name: string, legend: Legend, content: ReadonlyArray<Html | ReadonlyArray<Html>>) =>
+const figure = (
+  name: string,
+  legend: ReadonlyArray<readonly [tone: string, name: string]>,
+  content: ReadonlyArray<Html | ReadonlyArray<Html>>
+) =>
   html`<figure>
     <figcaption>
       ${name}

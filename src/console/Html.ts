@@ -187,12 +187,11 @@ export const timeSince =
   }
 export type Time = ReturnType<typeof timeSince>
 
-interface Failing {
+export const failureOf = ({
+  lastFailure
+}: {
   readonly lastFailure: { readonly errorCode: string | null; readonly statusCode: number | null } | null
-}
-
-export const failureOf = ({ lastFailure }: Failing): Cell =>
-  lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`)
+}): Cell => (lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`))
 
 /** The form of an action. */
 export const action = (
@@ -213,9 +212,13 @@ export const actionPath = (name: string): `/${string}` => `/console/${name}`
 export const hiddenFields = (fields: Readonly<Record<string, string>>) =>
   Object.entries(fields).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)
 
-type Options = ReadonlyArray<string>
-
-export const select = (label: string, name: string, options: Options, chosen: string | null, any = "any"): Html =>
+export const select = (
+  label: string,
+  name: string,
+  options: ReadonlyArray<string>,
+  chosen: string | null,
+  any = "any"
+): Html =>
   html`<label
     >${label}
     <select name="${name}">

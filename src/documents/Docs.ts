@@ -191,14 +191,6 @@ const pageOf = (start: string, version: string) => `<!doctype html>
  * sends requests only to the API. Inline styles are allowed, as the reference creates its style sheets in the browser.
  */
 const policyOf = (start: string, publicUrl: string): string =>
-  [
-    "default-src 'none'",
-    `script-src 'self' 'sha256-${hashOf(start, "base64")}'`,
-    "style-src 'unsafe-inline'",
-    "img-src 'self' data: blob:",
-    "font-src 'self' data:",
-    `connect-src 'self' ${new URL(publicUrl).origin}`,
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'"
-  ].join("; ")
+  `default-src 'none'; script-src 'self' 'sha256-${hashOf(start, "base64")}'; style-src 'unsafe-inline'; ` +
+  `img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' ${new URL(publicUrl).origin}; ` +
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

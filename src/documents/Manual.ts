@@ -22,14 +22,9 @@ article td code:not([title]) { display: inline; margin: 0; overflow-wrap: inheri
 `
 
 /** A page runs no script, and has its style sheet, which is named by its hash, and an empty icon alone. */
-const policy = [
-  "default-src 'none'",
-  `style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'`,
-  "img-src data:",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'"
-].join("; ")
+const policy =
+  `default-src 'none'; style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'; img-src data:; ` +
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 const documents = { docs: "Reference", contract: "Contract", client: "Client", agents: "Agents" }
 

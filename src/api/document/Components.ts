@@ -46,8 +46,6 @@ const makePool = (kind: string) => {
   }
 }
 
-type Components = Readonly<Record<string, object>>
-
 /** Returns the examples of each media type of a body, by name. */
 export const examplesOf = ({
   content = {}
@@ -78,7 +76,7 @@ export const withComponents = (given: OpenApi.OpenAPISpec): OpenApi.OpenAPISpec 
     for (const { component, name, replace } of parts) replace(pool.refer(name, component))
     Object.assign(document.components, { [kind]: pool.shared() })
   }
-  const entriesOf = (record: Components, origin: string, prefix = ""): ReadonlyArray<Part> =>
+  const entriesOf = (record: Readonly<Record<string, object>>, origin: string, prefix = ""): ReadonlyArray<Part> =>
     Object.entries(record).map(([name, component]) => ({
       name: `${prefix}${name}`,
       origin,

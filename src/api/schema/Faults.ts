@@ -11,11 +11,8 @@ export type LocatedFault = readonly [location: string, message: string]
 /** Maximum number of faults in an answer (contract §1). What gathers faults may stop after one more. */
 export const maxFaults = 100
 
-/** Maximum length of a location in an answer, in code points (contract §1). */
-const maxLocation = 256
-
-/** Maximum length of a name in a location, in code points (contract §1). */
-const maxName = 64
+/** Maximum lengths of a location in an answer, and of a name in it, in code points (contract §1). */
+const [maxLocation, maxName] = [256, 64]
 
 /** Maximum size of the reported faults as JSON, in bytes. This keeps the whole body of a problem below 64 KiB. */
 const maxFaultBytes = 32 * 1024
@@ -140,7 +137,7 @@ function* faultsAt(issue: SchemaIssue.Issue, path: Fault["path"], otherwise: str
       if (issue.issues.length > 0) return
       return yield* only === undefined || others.length > 0
         ? leafFaults(issue, path, otherwise)
-        : faultsAt(new SchemaIssue.InvalidType(encodedOf(only)), path, orNull)
+        : faultsAt(new SchemaIssue.InvalidType(only.encoding?.at(-1)?.to ?? only), path, orNull)
     }
     case "Composite": {
       const rule = issue.issues.every(isOfRule) ? ruleOf(issue.ast) : undefined
@@ -170,8 +167,6 @@ const leafFaults = (issue: SchemaIssue.Issue, path: Fault["path"], otherwise: st
 
 export const membersOf = (ast: SchemaAST.AST): ReadonlyArray<string> =>
   ast._tag === "Objects" ? ast.propertySignatures.map(({ name }) => String(name)) : []
-
-const encodedOf = (ast: SchemaAST.AST): SchemaAST.AST => ast.encoding?.at(-1)?.to ?? ast
 
 const isOfRule = (issue: SchemaIssue.Issue) =>
   issue._tag === "Filter" && SchemaIssue.defaultCheckHook(issue) === undefined

@@ -116,7 +116,10 @@ const map = Command.make(
   Effect.fn(function* ({ json }) {
     const { cell } = yield* Settings
     if (Option.isNone(cell)) return yield* new CellUnnamed()
-    const keys = yield* movedKeys(cell.value)
+    const sql = yield* SqlClient.SqlClient
+    const keys = yield* sql<{ readonly keyId: KeyId }>`
+      SELECT key_id AS "keyId" FROM api_keys JOIN projects USING (project_id)
+      WHERE NOT starts_with(key_id, ${cell.value}) AND ${livesHere(sql, sql`move_state`)} ORDER BY key_id`
     const items = keys.map(({ keyId }) => ({ keyId, cell: cell.value }))
     const lines = items.map((item) => `${item.keyId} ${item.cell}`)
     // Without keys, the text form prints nothing, because an empty line would get into the map.
@@ -133,10 +136,3 @@ export const cells = Command.make("cells").pipe(
   Command.withDescription("Print what the router in front of several cells needs"),
   Command.withSubcommands([map])
 )
-
-const movedKeys = Effect.fnUntraced(function* (cell: string) {
-  const sql = yield* SqlClient.SqlClient
-  return yield* Effect.orDie(sql<{ readonly keyId: KeyId }>`
-    SELECT key_id AS "keyId" FROM api_keys JOIN projects USING (project_id)
-    WHERE NOT starts_with(key_id, ${cell}) AND ${livesHere(sql, sql`move_state`)} ORDER BY key_id`)
-})

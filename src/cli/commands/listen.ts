@@ -1,6 +1,6 @@
 /** `listen`: receives webhooks on the loopback, to try them out. Needs no database (contract §13). */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { ByteSize, Clock, Console, Data, Duration, Effect, Layer, Option, Predicate, Redacted } from "effect"
+import { ByteSize, Clock, Console, Data, Effect, Layer, Option, Predicate, Redacted } from "effect"
 import { CliError, Command, Flag } from "effect/cli"
 import {
   FetchHttpClient,
@@ -38,9 +38,6 @@ const listenOn = (port: number) =>
         })
     )
   )
-
-const listenAt = (port: Option.Option<number>) =>
-  Option.isSome(port) ? listenOn(port.value) : Effect.catch(listenOn(usualPort), () => listenOn(0))
 
 /** A malformed secret is not repeated in the message. */
 const secret = Flag.Redacted("secret").pipe(
@@ -84,7 +81,9 @@ export const listen = Command.make(
   },
   Effect.fn(
     function* ({ port, ...options }) {
-      const server = yield* listenAt(port)
+      const server = yield* Option.isSome(port)
+        ? listenOn(port.value)
+        : Effect.catch(listenOn(usualPort), () => listenOn(0))
       yield* server.serve(receiver(options))
       const line = `listening on ${HttpServer.formatAddress(server.address)}`
       yield* options.json ? Console.error(line) : Console.log(line)
@@ -111,12 +110,6 @@ export const listen = Command.make(
 )
 
 const maxBodySize = ByteSize.mebibytes(1)
-
-/** Less than the 15 s for which the service waits for an answer. */
-const forwardTimeout = Duration.seconds(10)
-
-/** Attempts are counted only for this number of deliveries, the latest. */
-const maxCounted = 10_000
 
 /** Returns the code of a failure or of its cause. The message is not shown, because it may repeat the URL. */
 const codeOf = (error: unknown): string | undefined =>
@@ -159,7 +152,8 @@ const forward = (to: string, { bytes, headers }: Received) => {
     HttpClientRequest.setHeaders(kept),
     HttpClientRequest.bodyUint8Array(bytes, headers["content-type"] ?? "application/json"),
     HttpClient.execute,
-    Effect.timeout(forwardTimeout),
+    // Less than the 15 s for which the service waits for an answer.
+    Effect.timeout("10 seconds"),
     Effect.match({
       onSuccess: ({ status }) => `forwarded  ${status}`,
       onFailure: (error) => `not forwarded  ${error._tag === "TimeoutError" ? "timeout" : (codeOf(error) ?? "failed")}`
@@ -168,6 +162,7 @@ const forward = (to: string, { bytes, headers }: Received) => {
   )
 }
 
+/** Counts attempts, of the latest 10,000 deliveries. */
 const makeAttempts = () => {
   const attempts = new Map<string, number>()
   return (id: string): number => {
@@ -175,7 +170,7 @@ const makeAttempts = () => {
     attempts.delete(id)
     attempts.set(id, number)
     for (const oldest of attempts.keys()) {
-      if (attempts.size <= maxCounted) break
+      if (attempts.size <= 10_000) break
       attempts.delete(oldest)
     }
     return number

@@ -283,9 +283,7 @@ const listProjects = Effect.fn("listProjects")(function* ({
 }: Range): Effect.fn.Return<Found<Listed>, never, SqlClient.SqlClient> {
   const sql = yield* SqlClient.SqlClient
   const rows = yield* Effect.orDie(sql<Listed>`
-    SELECT ${sql.literal(columns)} FROM projects
+    SELECT ${sql.literal(selectList({ projectId: "project_id", name: "name", createdAt: ["created_at", "timestamptz"] }))} FROM projects
     WHERE project_id > ${after ?? ""} ORDER BY project_id LIMIT ${limit + 1}::int`)
   return pageOf(rows, limit, ({ projectId }) => projectId)
 })
-
-const columns = selectList({ projectId: "project_id", name: "name", createdAt: ["created_at", "timestamptz"] })

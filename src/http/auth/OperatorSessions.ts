@@ -28,8 +28,6 @@ export interface Notice {
   readonly message: string
 }
 
-const noticeAge = Duration.toMillis(Duration.minutes(1))
-
 /**
  * Returns the name of the cookie for a page's notice. The name contains a hash, because a path with two long ids would be too
  * long.
@@ -140,7 +138,7 @@ export class OperatorSessions extends Context.Service<
           Option.isSome(Cookies.get(response.cookies, cookie)) ? response : withSession(response, session),
         notify: (response, page, notice) => {
           const name = noticeCookie(page)
-          return setCookie(response, name, sign(name, Schema.encodeSync(NoticeText)(notice)), noticeAge)
+          return setCookie(response, name, sign(name, Schema.encodeSync(NoticeText)(notice)), 60_000)
         },
         // Expired rows are deleted here, because only this statement adds rows.
         end: ({ id, startedAt }) =>
@@ -170,8 +168,6 @@ const setCookie = (response: Response, name: string, value: string, maxAge: numb
     maxAge: Duration.millis(maxAge)
   })
 
-const lifetime = "10 minutes"
-
 /** The path of a link. A GET only shows a form, and its POST redeems the link. So software that previews links redeems none. */
 export const signInPath = "/console/enter"
 
@@ -182,7 +178,7 @@ export const issue = Effect.fn("SignInLinks.issue")(function* (sql: SqlClient.Sq
   const rows = yield* Effect.orDie(sql<{ readonly expiresAt: Date }>`
     WITH expired AS (DELETE FROM console_links WHERE expires_at <= now())
     INSERT INTO console_links (digest, expires_at, actor)
-    VALUES (${digestOf(code)}::bytea, now() + ${lifetime}::interval, ${actor})
+    VALUES (${digestOf(code)}::bytea, now() + interval '10 minutes', ${actor})
     RETURNING expires_at AS "expiresAt"`)
   return rows.map(({ expiresAt }) => ({ code, expiresAt }))
 })

@@ -25,15 +25,6 @@ class CannotListen extends Data.TaggedError("CannotListen")<{
 const headersTimeout = 15_000
 const requestTimeout = 30_000
 
-/**
- * Time in milliseconds without traffic after which a connection ends (contract §1), for example because its answers are not
- * read. It is longer than any operation takes to answer.
- */
-const inactivityTimeout = 60_000
-
-/** Milliseconds for which a refused connection stays open, so that its answer is not lost. */
-const lingering = 1_000
-
 const make = Effect.fnUntraced(function* (host: string, port: number) {
   const drain = yield* Drain
   const unread = yield* Unread
@@ -64,12 +55,13 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   // would answer an unknown expectation without problem details.
   server.on("checkExpectation", (request, response) => server.emit("request", request, response))
   server.on("clientError", onClientError)
-  server.setTimeout(inactivityTimeout)
+  // A connection without traffic ends (contract §1), for example because its answers are not read. No operation takes that long.
+  server.setTimeout(60_000)
   const listening = yield* Effect.mapError(
     NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
     ({ cause }) =>
       new CannotListen({
-        message: `Can't listen on ${host}:${port}: ${reasonOf(cause)}; PORT and ADMIN_PORT set other ports`,
+        message: `Can't listen on ${host}:${port}: ${cause instanceof Error ? cause.message : String(cause)}; PORT and ADMIN_PORT set other ports`,
         cause
       })
   )
@@ -134,7 +126,8 @@ const onClientError = ({ code }: NodeJS.ErrnoException, socket: Duplex): void =>
     return
   }
   socket.pause().end(refusalOf(code))
-  setTimeout(() => socket.destroy(), lingering).unref()
+  // It stays open for a second, so that the answer is not lost.
+  setTimeout(() => socket.destroy(), 1_000).unref()
 }
 
 const refusalOf = (code: string | undefined): string => {
@@ -201,8 +194,6 @@ const ofRequests = Context.pick(
   MetricsEnabled,
   PublicUrl
 )
-
-const reasonOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause))
 
 /** The limit of open files; a low one where the system does not tell it. */
 const openFiles = (): number => {

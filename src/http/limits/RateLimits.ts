@@ -15,9 +15,6 @@ import { atZero, MetricsEnabled } from "../../telemetry/Telemetry.ts"
 
 class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
 
-/** Maximum time of one answer of the shared store. Some requests ask it twice, and the contract (§4) allows 1 s for the whole answer. */
-const storeTimeout = Duration.millis(400)
-
 export const bucketsOf = (
   projectId: ProjectId,
   limits: Readonly<Record<Policy, RateLimit>>
@@ -82,7 +79,8 @@ const takeLocal = (): Take => {
 /** The Redis client is loaded only with `REDIS_URL`, because the client has more modules than the rest of the process. */
 const takeShared = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const { makeTake } = yield* Effect.promise(() => import("./RedisStore.ts"))
-  const take = yield* makeTake(url, storeTimeout)
+  // Some requests ask the store twice, and the contract (§4) allows 1 s for the whole answer.
+  const take = yield* makeTake(url, Duration.millis(400))
   return (...[bucket, , cost]: Parameters<Take>) => Effect.mapError(take(bucket, cost), () => new LimiterUnavailable())
 })
 
@@ -91,12 +89,10 @@ const decisions = Metric.counter("rate_limit_decisions_total", {
   incremental: true
 })
 
-/** `now` is the monotonic time in milliseconds. By default, a request costs one token. */
-type Throttle = (bucket: Bucket, request: CurrentRequestShape, now: number, cost?: Cost) => Throttled<void>
-
 type Throttled<A> = Effect.Effect<A, RateLimitExceeded | RateLimiterUnavailable>
 
-export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.gen(function* () {
+/** Makes a function that takes tokens, by default one. `now` is the monotonic time in milliseconds. */
+export const makeThrottle = Effect.gen(function* () {
   const limits = yield* RateLimits
   const measured = yield* MetricsEnabled
   yield* atZero(
@@ -111,7 +107,7 @@ export const makeThrottle: Effect.Effect<Throttle, never, RateLimits> = Effect.g
     if (measured) Metric.withAttributes(decisions, { policy, decision }).updateUnsafe(1, context)
   }
 
-  return (bucket, request, now, cost) => {
+  return (bucket: Bucket, request: CurrentRequestShape, now: number, cost?: Cost): Throttled<void> => {
     const { policy } = bucket
     return limits.take(bucket, now, cost).pipe(
       Effect.mapErrorEager(() => {

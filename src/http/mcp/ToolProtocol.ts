@@ -101,7 +101,8 @@ export const partsOf = ({
       } else if (typeof value === "string" && isUnsafe(value)) {
         faults.push([location, unsafeMessage])
       } else if (inQuery.includes(name)) {
-        if (!isScalar(value)) faults.push([location, "must be a string or a number"])
+        if (!Predicate.isString(value) && !Predicate.isNumber(value))
+          faults.push([location, "must be a string or a number"])
         query[name] = typeof value === "number" ? String(value) : value
       }
       if (faults.length > maxFaults) break
@@ -134,5 +135,3 @@ const bodyOf = (given: unknown, limits: BodyLimits): Body => {
     return checkBody(given, limits)
   }
 }
-
-const isScalar = (value: unknown) => Predicate.isString(value) || Predicate.isNumber(value)

@@ -4,7 +4,7 @@
  */
 import { Context, Effect, Predicate, Record } from "effect"
 import { type HttpApiEndpoint, OpenApi } from "effect/http-api"
-import { Access, Changing, Destructive, type Policy } from "../../api/Access.ts"
+import { Access, Changing, Destructive } from "../../api/Access.ts"
 import { Api, endpoints } from "../../api/Api.ts"
 import { completeDocument, operationOf, withoutNull } from "../../api/document/Document.ts"
 import type { Credential } from "../auth/Credentials.ts"
@@ -71,19 +71,16 @@ const toolOf = (
   }
 }
 
-/** The last sentence of a tool's description, by its rate limit policy. */
-const cautions: Readonly<Partial<Record<Policy, string>>> = {
-  messages: " After a timeout or 503 repeat it with the same key: a new key sends it again."
-}
-
-const destructive = "Ask the user first: no call restores what it removes or ends."
+/** The cautions of tools that no call makes undone, and of those that reach people. */
+const destructive = "Ask the user first: no call restores what it removes or ends. "
+const sending = " After a timeout or 503 repeat it with the same key: a new key sends it again."
 
 /** Maximum length of a description in characters, scope and cautions included. */
 const maxLength = 240
 
 /** Describes a tool: as many sentences of the operation's description as fit, then the scope and the cautions. */
 const descriptionOf = (reference: string, { policy, scope }: Access["Service"], isDestructive: boolean): string => {
-  const end = `${isDestructive ? `${destructive} ` : ""}Scope: ${scope === null ? "none" : `\`${scope}\``}.${cautions[policy] ?? ""}`
+  const end = `${isDestructive ? destructive : ""}Scope: ${scope === null ? "none" : `\`${scope}\``}.${policy === "messages" ? sending : ""}`
   const [sentences = ""] = reference.split("\n\nScope:")
   let text = ""
   for (const sentence of sentences.match(/[^.]+(?:\.(?! )[^.]*)*(?:\.|$)/g) ?? []) {

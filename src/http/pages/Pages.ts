@@ -41,16 +41,6 @@ interface Identified {
   readonly version?: number
 }
 
-const byAge = ({ createdAt, id }: Aged): Position => ({ at: new Date(createdAt), id })
-
-const byChange = ({ id, updatedAt }: Changing): Position => ({ at: new Date(updatedAt), id })
-
-/**
- * Returns the position of a record in a list that is sorted by id, or by id and version. The version takes the place of the time, which
- * has no meaning in such a list.
- */
-const byId = ({ id, version = 0 }: Identified): Position => ({ at: new Date(version), id })
-
 /** The page sizes for which there are statements. A page of another size is cut from a page of the next larger size. */
 const sizes = [10, 50, 100]
 
@@ -116,9 +106,10 @@ export class Pages extends Context.Service<
           )
         }
       return {
-        read: reading(byAge),
-        readById: reading(byId),
-        readByChange: reading(byChange, endOfChanges)
+        read: reading(({ createdAt, id }: Aged) => ({ at: new Date(createdAt), id })),
+        // The version takes the place of the time, which has no meaning in such a list.
+        readById: reading(({ id, version = 0 }: Identified) => ({ at: new Date(version), id })),
+        readByChange: reading(({ id, updatedAt }: Changing) => ({ at: new Date(updatedAt), id }), endOfChanges)
       }
     })
   ).pipe(Layer.provide(Cursors.layer))

@@ -102,11 +102,8 @@ const recordAnswer = <Item extends { readonly version: number }>(item: Item) =>
 
 type Applied = Omit<Outcome<unknown>, "returned">
 
-interface ReplayHeader {
-  readonly "idempotent-replayed"?: "true"
-}
-
-export const replayHeader = (replayed: boolean): ReplayHeader => (replayed ? { "idempotent-replayed": "true" } : {})
+export const replayHeader = (replayed: boolean): { readonly "idempotent-replayed"?: "true" } =>
+  replayed ? { "idempotent-replayed": "true" } : {}
 
 export const unversionedReceiptAnswer = (outcome: Applied) =>
   HttpApiSchema.withHeaders({
@@ -131,10 +128,6 @@ export const upsertAnswer = (outcome: Applied) =>
 
 export const hasCreated = ({ changed, version }: Applied): boolean => changed && version === 1
 
-interface LinkHeader {
-  readonly link?: string
-}
-
 export const pageAnswer = <Item>(body: Page<Item>, request: HttpServerRequest.HttpServerRequest) =>
   Effect.withFiber((fiber) =>
     Effect.succeed(HttpApiSchema.withHeaders({ body, headers: linkTo(body.nextCursor, request, fiber) }))
@@ -144,7 +137,7 @@ const linkTo = (
   cursor: string | null,
   { headers }: HttpServerRequest.HttpServerRequest,
   fiber: Fiber.Fiber<unknown, unknown>
-): LinkHeader => {
+): { readonly link?: string } => {
   if (cursor === null) return {}
   const origin = fiber.getRef(PublicUrl) ?? originOf(headers["host"])
   return { link: `<${origin}${nextTarget(fiber.getRef(CurrentRequest).target, cursor)}>; rel="next"` }

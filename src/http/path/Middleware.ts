@@ -3,7 +3,7 @@
  * `Authorization` header authenticates and authorizes a request (contract §3).
  */
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Cause, Clock, Context, Effect, Layer, Option } from "effect"
+import { Cause, Clock, Context, Effect, Layer, Option, Predicate } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { Access, Principal } from "../../api/Access.ts"
 import { Authentication, Operation } from "../../api/Requests.ts"
@@ -35,14 +35,12 @@ export const operation = Layer.succeed(Operation, (operation, { endpoint }) => {
     if (policy === "messages") current.unavailable = outcomeUnknown
     // The span of a tool's call keeps the name of the endpoint of agents, which is its route.
     if (fiber.getRef(GivenParts) === undefined) nameServerSpan(fiber.context, spanName)
-    return Effect.catchCauseIf(operation, hasFailed, (cause) =>
+    // If an operation was interrupted, the caller has left or the process is ending.
+    return Effect.catchCauseIf(operation, Predicate.not(Cause.hasInterruptsOnly), (cause) =>
       Effect.map(problemOf(cause, current), (problem) => problemResponse(problem, current))
     )
   })
 })
-
-/** Whether an operation failed. If it was interrupted, the caller has left or the process is ending. */
-const hasFailed = (cause: Cause.Cause<unknown>) => !Cause.hasInterruptsOnly(cause)
 
 /**
  * The bearer token: credential (401) → entitlement, module, membership, scope (403) → rate limit (429, 503).

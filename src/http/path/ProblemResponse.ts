@@ -20,21 +20,11 @@ const headers: Readonly<Record<string, (problem: Problem) => Record<string, stri
   provider_outcome_unknown: () => ({ "retry-after": "1" })
 }
 
-interface RenderedProblem {
-  readonly status: number
-  /** JSON. */
-  readonly body: string
-  readonly headers: Readonly<Record<string, string>>
-}
-
-/** Also records the problem's code in the state of the request. */
-export const renderProblem = (problem: Problem, request: CurrentRequestShape): RenderedProblem => {
+/** Returns the body as JSON. Also records the problem's code in the state of the request. */
+export const renderProblem = (problem: Problem, request: CurrentRequestShape) => {
   request.problem = problem.code
-  return {
-    status: problem.status,
-    body: problemBody(problem, request.id),
-    headers: headers[problem.code]?.(problem) ?? {}
-  }
+  const body = problemBody(problem, request.id)
+  return { status: problem.status, body, headers: headers[problem.code]?.(problem) ?? {} }
 }
 
 export const problemResponse = (
@@ -76,13 +66,13 @@ export interface Problem {
 const isProblem = (u: unknown): u is Problem =>
   Predicate.hasProperty(u, "code") && Predicate.hasProperty(u, "type") && Predicate.hasProperty(u, "status")
 
-/** Returns the body as JSON. `requestId` is the id of the request that has the problem. */
+/**
+ * Returns the body as JSON. `requestId` is the id of the request that has the problem. A `ValidationFailed` without a detail gets the
+ * locations of its faults as its detail.
+ */
 export const problemBody = (problem: Problem, requestId: string): string => {
-  const { code, detail = detailOf(problem), status, title, type, ...extensions } = problem
+  const located = problem instanceof ValidationFailed ? faultDetail({ errors: problem.errors, omitted: 0 }) : undefined
+  const { code, detail = located, status, title, type, ...extensions } = problem
   const body = { type, title, status, detail, instance: `urn:developer-api:request:${requestId}`, code, ...extensions }
   return redactSecrets(JSON.stringify(body))
 }
-
-/** A `ValidationFailed` without a detail gets the locations of its faults as its detail. */
-const detailOf = (problem: Problem): string | undefined =>
-  problem instanceof ValidationFailed ? faultDetail({ errors: problem.errors, omitted: 0 }) : undefined
