@@ -36,7 +36,7 @@ import {
 } from "./FileParts.ts"
 import { ChannelStatus, providerTypes } from "../api/messaging/Messaging.ts"
 import { channelsWith } from "../messaging/providers/Connectors.ts"
-import { EntityType, ExternalField } from "../api/integrations/Preview.ts"
+import { EntityType, ExternalField } from "../api/integrations/Installations.ts"
 import { importFields } from "../integrations/imports/Evaluation.ts"
 
 /** A zone of the IANA database. Offsets such as `+02:00`, which the runtime also accepts, are refused. */

@@ -20,7 +20,6 @@ import * as EndingKeys from "../http/auth/EndingKeys.ts"
 import { Credentials } from "../http/auth/Credentials.ts"
 import { PublicUrl } from "../http/path/Handlers.ts"
 import { clients, DatabaseUrl } from "../sql/Connections.ts"
-import * as Logging from "../telemetry/Logging.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
 import { Pages } from "../http/pages/Pages.ts"
@@ -70,7 +69,7 @@ const platform = Layer.mergeAll(
   Layer.provideMerge(Supervisor.layer),
   Layer.provideMerge(DatabaseUrl.layer("service")),
   Layer.provideMerge(Telemetry.layer),
-  Layer.provideMerge(Logging.layer),
+  Layer.provideMerge(Telemetry.logging),
   Layer.provideMerge(Settings.layer),
   Layer.provide(NodeServices.layer)
 )

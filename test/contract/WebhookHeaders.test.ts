@@ -1,7 +1,7 @@
 /** Headers that a caller adds to the deliveries of a webhook (contract §10). */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { deliveryHeaders } from "../../src/api/integrations/WebhookHeaders.ts"
+import { deliveryHeaders } from "../../src/api/integrations/Webhooks.ts"
 import { bodyOf, inTurn, layerOf, ok, open, receiver, verifies } from "../integrations/deliveries/Deliveries.support.ts"
 import { problemOf, secretOf } from "../support/ContractAnswers.ts"
 import { deliveryOf, deliveryPageOf, webhookOf } from "../support/IntegrationAnswers.ts"

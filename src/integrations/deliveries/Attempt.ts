@@ -1,7 +1,7 @@
 /** One attempt of a delivery: its body, headers, signatures and trace span. */
 import { Effect, Option, Redacted, References } from "effect"
 import { testEventType } from "../../api/integrations/Events.ts"
-import type { deliveryHeaders, WebhookHeaders } from "../../api/integrations/WebhookHeaders.ts"
+import type { deliveryHeaders, WebhookHeaders } from "../../api/integrations/Webhooks.ts"
 import { formatInstant } from "../../sql/Times.ts"
 import { currentTraceparent, inClientSpan, userAgent } from "../../outbound/Exchange.ts"
 import type { SecretBox } from "../../secrets/SecretBox.ts"

@@ -7,7 +7,7 @@ import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { livesHere } from "../../platform/Moves.ts"
 import { sealedColumn, type SealedTable, type SealedValue } from "../../secrets/SealedValues.ts"
-import { WebhookHeaders } from "../../api/integrations/WebhookHeaders.ts"
+import { WebhookHeaders } from "../../api/integrations/Webhooks.ts"
 import { canonicalJson } from "../../commands/Command.ts"
 import type { SecretBox } from "../../secrets/SecretBox.ts"
 

@@ -9,7 +9,7 @@ import {
   type ImportPreview,
   type UnsupportedField,
   type UnsupportedReason
-} from "../../api/integrations/Preview.ts"
+} from "../../api/integrations/Installations.ts"
 import { clientFields } from "../../api/crm/Clients.ts"
 import { dealFields } from "../../api/crm/Deals.ts"
 import { noteFields } from "../../api/crm/Notes.ts"

@@ -2,7 +2,7 @@
 import { Context, Effect, Layer, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
-import type { ImportPreview } from "../../api/integrations/Preview.ts"
+import type { ImportPreview } from "../../api/integrations/Installations.ts"
 import { InstallationNotFound, InstallationNotReady, type ServiceUnavailable } from "../../api/Problems.ts"
 import { columns } from "../../crm/ClientColumns.ts"
 import { listOf } from "../../sql/Columns.ts"

@@ -14,7 +14,7 @@ import {
   type StagedRecord,
   unsupportedFields
 } from "./Evaluation.ts"
-import type { ImportPreview, UnsupportedField } from "../../api/integrations/Preview.ts"
+import type { ImportPreview, UnsupportedField } from "../../api/integrations/Installations.ts"
 
 type Sql = SqlClient.SqlClient
 
