@@ -103,8 +103,9 @@ const stalledAfter = Duration.seconds(30)
  * Notifies the delivery workers of all processes of new deliveries and changed webhooks.
  *
  * The worker of the same process receives a notice at once. Workers of other processes receive it by a NOTIFY, which is a
- * separate statement after the commit: a NOTIFY inside the transaction of a change would serialize all such commits. A delivery
- * does not depend on its notice. If a process ends before it notifies, the sweep of the delivery worker finds the deliveries
+ * separate statement after the commit: a NOTIFY inside the transaction of a change would serialize all such commits. There is none
+ * for new deliveries while this worker is the only one, because the commit of a NOTIFY is flushed to disk. A delivery does not
+ * depend on its notice. If a process ends before it notifies, the sweep of the delivery worker finds the deliveries
  * later (see `src/README.md`).
  */
 export class Notifier extends Context.Service<
@@ -114,8 +115,8 @@ export class Notifier extends Context.Service<
     readonly appended: (projectId: ProjectId, installationIds: ReadonlyArray<InstallationId>) => Effect.Effect<void>
     /** Announces that the URL, the secrets or the state of an installation's webhook has changed. */
     readonly changed: (projectId: ProjectId, installationId: InstallationId) => Effect.Effect<void>
-    /** Calls `receive` for each notice of this process, until the scope is closed. */
-    readonly subscribe: (receive: (notice: Notice) => void) => Effect.Effect<void, never, Scope.Scope>
+    /** Calls `receive` for each notice of this process, until the scope is closed. It returns whether there is no other worker. */
+    readonly subscribe: (receive: (notice: Notice) => boolean) => Effect.Effect<void, never, Scope.Scope>
     /** Whether this process sent the notice. If so, its subscribers have already received the notice. */
     readonly isOwn: (notice: Notice) => boolean
   }
@@ -126,7 +127,7 @@ export class Notifier extends Context.Service<
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       const notices = yield* Queue.dropping<Notice>(maxNotices)
-      const receivers = new Set<(notice: Notice) => void>()
+      const receivers = new Set<(notice: Notice) => boolean>()
       const processId = randomUUID()
       const supervisor = yield* Supervisor
       const pace = yield* DeliveryPace
@@ -145,8 +146,8 @@ export class Notifier extends Context.Service<
         ...notifierBy((notice) =>
           Effect.sync(() => {
             if (notice.on === "appended") pace.appended(notice.projectId, notice.installationIds.length)
-            for (const receive of receivers) receive(notice)
-            Queue.offerUnsafe(notices, notice)
+            const isOnly = Array.from(receivers, (receive) => receive(notice)).includes(true)
+            if (!isOnly || notice.on === "changed") Queue.offerUnsafe(notices, notice)
           })
         ),
         subscribe: (receive) =>
@@ -221,7 +222,7 @@ const listenerStalledAfter = Duration.minutes(1)
 /**
  * Calls `receive` once for each notice: directly from this process, and by NOTIFY from others. When the connection for notices of other processes breaks, it is opened again.
  */
-export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => void) {
+export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => boolean) {
   const supervisor = yield* Supervisor
   const notifier = yield* Notifier
   yield* notifier.subscribe(receive)

@@ -49,6 +49,8 @@ export class Worker extends Context.Service<
     readonly id: bigint
     /** Returns the id for leases. Null while the lock is not held, because a lease with the id would be taken over at once. */
     readonly leaseId: () => bigint | null
+    /** Whether this worker has seen no other live worker in its last heartbeats. */
+    readonly isOnly: () => boolean
     /** Whether this worker has the lowest id of all live workers. Used for work that only one worker of a database does. */
     readonly isFirst: () => boolean
     /**
@@ -172,10 +174,15 @@ const make = Effect.fnUntraced(function* (role: Role) {
 
   const recent = () => [...seen].filter(([, at]) => !isOlder(at, graceAfterLoss)).map(([id]) => String(id))
 
+  /** Whether this worker is alive, and `holds` is true of each live worker. */
+  const areAll = (holds: (other: bigint) => boolean) =>
+    aliveSince !== undefined && [...seen.keys()].every((other) => holds(other) || other >> 47n !== mark)
+
   return {
     id,
     leaseId: () => (aliveSince === undefined ? null : id),
-    isFirst: () => aliveSince !== undefined && [...seen.keys()].every((other) => other >= id || other >> 47n !== mark),
+    isOnly: () => areAll((other) => other === id),
+    isFirst: () => areAll((other) => other >= id),
     isDead: (sql: SqlClient.SqlClient, column: Statement.Fragment) =>
       aliveSince === undefined || !isOlder(aliveSince, graceAfterStart)
         ? sql`false`

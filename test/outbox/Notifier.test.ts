@@ -21,7 +21,11 @@ layer(Layer.provideMerge(client, TestDatabase.layer), { excludeTestServices: tru
     )
     if (own === undefined || other === undefined) return assert.fail("no notifiers")
     const received: Array<Notice> = []
-    yield* own.subscribe((notice) => void received.push(notice))
+    let isOnly = false
+    yield* own.subscribe((notice) => {
+      received.push(notice)
+      return isOnly
+    })
     const notifications = yield* (yield* PgClient.PgClient).listen(channel)
     const appended = { on: "appended", projectId, installationIds: [installationId] } as const
     yield* own.appended(projectId, [installationId])
@@ -32,6 +36,13 @@ layer(Layer.provideMerge(client, TestDatabase.layer), { excludeTestServices: tru
     assert.deepInclude(notice, appended)
     assert.deepStrictEqual([own.isOwn(notice), other.isOwn(notice)], [true, false])
     assert.lengthOf(received, 1)
+
+    // The only worker sends no NOTIFY of new deliveries, but others may start that still have to know of a changed webhook.
+    isOnly = true
+    yield* own.appended(projectId, [installationId])
+    yield* own.changed(projectId, installationId)
+    const next = Option.getOrThrow(noticeOf((yield* Queue.take(notifications)).payload))
+    assert.deepStrictEqual([next.on, received.length], ["changed", 3])
   })
 
   it.effect("splits a notice whose ids are too long for one NOTIFY", function* () {

@@ -120,15 +120,16 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
       Effect.sync(() => [self, other].filter(({ isFirst }) => isFirst())),
       (first) => first.length === 1 && first[0] === lower
     )
+    assert.isFalse(self.isOnly())
     yield* Scope.close(others, yield* Effect.exit(Effect.void))
-    yield* untilRows(Effect.sync(self.isFirst), (isFirst) => isFirst)
+    yield* untilRows(Effect.sync(self.isOnly), (isOnly) => isOnly)
     // A lock with two keys that another program holds is not the lock of a worker.
     const sql = yield* SqlClient.SqlClient
     const connection = yield* Effect.orDie(sql.reserve)
     yield* Effect.orDie(connection.execute("SELECT pg_advisory_lock(0, 1)", [], undefined))
     yield* looksAround(self)
     yield* looksAround(self)
-    assert.isTrue(self.isFirst())
+    assert.deepStrictEqual([self.isFirst(), self.isOnly()], [true, true])
   })
 
   it.effect("takes its lock again when its connection breaks without being considered dead", function* () {

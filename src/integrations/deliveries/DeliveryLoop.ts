@@ -258,11 +258,13 @@ const make = Effect.gen(function* () {
   yield* listen(({ installationIds, on, projectId }) => {
     const endpoints = installationIds.map((installationId) => ({ projectId, installationId }))
     visit(endpoints)
-    if (on === "appended") return
-    for (const endpoint of endpoints) {
-      changed.set(keyOf(endpoint), endpoint)
-      returnAll(queues.drop(endpoint))
+    if (on === "changed") {
+      for (const endpoint of endpoints) {
+        changed.set(keyOf(endpoint), endpoint)
+        returnAll(queues.drop(endpoint))
+      }
     }
+    return worker.isOnly()
   })
 
   return {

@@ -64,6 +64,7 @@ describe("keys that end within 14 days", () => {
     const worker = Layer.succeed(Worker, {
       id: 1n,
       leaseId: () => 1n,
+      isOnly: () => false,
       isFirst: () => {
         looks++
         return isFirst

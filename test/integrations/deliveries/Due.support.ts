@@ -19,6 +19,7 @@ export const workerId = 1n
 export const worker: Worker["Service"] = {
   id: workerId,
   leaseId: () => workerId,
+  isOnly: () => false,
   isFirst: () => true,
   isDead: (sql) => sql`false`
 }
