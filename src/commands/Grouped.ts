@@ -12,7 +12,7 @@ import type { IdempotencyKeyReused, ServiceUnavailable } from "../api/Problems.t
 import { type Call, type Line, makeBatches } from "../sql/Batches.ts"
 import { Contended, once } from "../sql/Database.ts"
 import { hashOf } from "../platform/Text.ts"
-import { type Attempt, type Kind, type Origin, originOf, textsOf, undecided } from "./Kind.ts"
+import { type Attempt, isUnsubscribed, type Kind, type Origin, originOf, textsOf, undecided } from "./Kind.ts"
 import type { Command, Outcome } from "./Command.ts"
 import { alone, type MutationClient, outcomeOf, replayOrRun } from "./Mutations.ts"
 
@@ -39,18 +39,21 @@ export const makeGrouped = <Args, Problem, Returned = null>(
     maxBatch: maxGroup,
     maxInFlight: maxGroups,
     isEager: false,
-    run: (requests: ReadonlyArray<Request<Args>>) =>
-      Effect.map(
+    run: (requests: ReadonlyArray<Request<Args>>) => {
+      const { many, one } =
+        (requests.every((request) => request.isUnsubscribed) && texts.unsubscribed) || texts.subscribed
+      return Effect.map(
         once(
           requests.length === 1
-            ? sql.unsafe<Attempt<Returned>>(texts.one, requests.flatMap(parametersOfOne))
-            : sql.unsafe<Attempt<Returned>>(texts.many, parameters(requests))
+            ? sql.unsafe<Attempt<Returned>>(one, requests.flatMap(parametersOfOne))
+            : sql.unsafe<Attempt<Returned>>(many, parameters(requests))
         ),
         (rows) => {
           const decided = new Map(rows.map((row) => [row.ord, row]))
           return requests.map((_, index) => decided.get(index + 1))
         }
-      ),
+      )
+    },
     settle: (request, answer) => {
       if (Exit.isFailure(answer)) {
         const failure = unavailableIn(answer.cause)
@@ -66,7 +69,15 @@ export const makeGrouped = <Args, Problem, Returned = null>(
     const taken = kind.takes?.(args) ?? []
     const names = [hashOf("key", projectId, key), ...taken.map((name) => hashOf("taken", projectId, name))]
     const run = Effect.withFiber((fiber) =>
-      queue({ projectId, names, command, at, args, origin: originOf(fiber, command.operation) })
+      queue({
+        projectId,
+        names,
+        command,
+        at,
+        args,
+        origin: originOf(fiber, command.operation),
+        isUnsubscribed: isUnsubscribed(fiber, kind.events?.types)
+      })
     )
     return replayOrRun(client, command, outcomeOf(client, command, kind.problems, run))
   }
@@ -86,6 +97,7 @@ interface Request<Args> {
   readonly at: Date
   readonly args: Args
   readonly origin: Origin
+  readonly isUnsubscribed: boolean
 }
 
 const parametersOfOne = <Args>(request: Request<Args>) => {

@@ -8,6 +8,7 @@ import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { ifMatchColumn, matches, type Problems } from "./Command.ts"
 import { redactSecrets } from "../platform/Text.ts"
 import { currentSpan } from "../telemetry/Spans.ts"
+import type { EventType } from "../api/integrations/Events.ts"
 
 /**
  * The parts of a statement that differ between its variants: for one command or for many, and waiting for locked records or
@@ -63,6 +64,11 @@ export interface Kind<Args, Problem> {
    */
   readonly effect: (form: Form) => Statement.Fragment
   readonly returning?: (form: Form) => Statement.Fragment
+  /**
+   * The types of the change's events, and the common table expressions after `effect` that append them. They and `returning` are
+   * left out for a project without subscribers to these types, because PostgreSQL prepares them for each statement.
+   */
+  readonly events?: { readonly types: ReadonlyArray<EventType>; readonly appended: Statement.Fragment }
   readonly problems: Problems<Problem>
 }
 
@@ -84,6 +90,8 @@ interface Parts {
   /** A query of the commands, with the columns `ord`, `project_id`, `key`, `fingerprint`, `at`, `origin` and the arguments. */
   readonly requested: Statement.Fragment
   readonly isOne: boolean
+  /** A condition, as `AND …`, without which the project of a command has no row. */
+  readonly entering?: Statement.Fragment | undefined
   /**
    * Common table expressions over `command (ord, project_id, key, fingerprint, at, origin, contact_capacity, default_pipeline_id,
    * time_zone, …arguments)`. The last one is `decided`: the columns of `command`, `failure text`, `faults text[]`,
@@ -110,9 +118,12 @@ interface Parts {
  * project and id. So statements do not deadlock. OFFSET 0 and the materialized `claim` force look-ups by key. Otherwise the
  * planner could choose a scan while a table is small, and PostgreSQL would keep the plan when the table has grown.
  */
-export const attempt = <Returned>(sql: SqlClient.SqlClient, { requested, decided, effect, isOne, returning }: Parts) =>
+export const attempt = <Returned>(
+  sql: SqlClient.SqlClient,
+  { requested, decided, effect, entering = sql.literal(""), isOne, returning }: Parts
+) =>
   sql<Attempt<Returned>>`
-    WITH ${isOne ? enterOne(sql, requested) : enterMany(sql, requested)},
+    WITH ${isOne ? enterOne(sql, requested, entering) : enterMany(sql, requested, entering)},
     ${decided},
     claimed AS (
       INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at,
@@ -130,26 +141,31 @@ export const attempt = <Returned>(sql: SqlClient.SqlClient, { requested, decided
            ${returning ?? sql.literal("NULL")} AS returned
     FROM decided`
 
-const project = (id: string, revision: string) => `LATERAL (
+const project = (sql: SqlClient.SqlClient, id: string, revision: string, entering: Statement.Fragment) => sql`LATERAL (
   SELECT contact_capacity, default_pipeline_id, time_zone FROM projects
-  WHERE projects.project_id = ${id} AND projects.revision = ${revision}
+  WHERE projects.project_id = ${sql.literal(id)} AND projects.revision = ${sql.literal(revision)} ${entering}
   OFFSET 0
 ) AS project`
 
-const enterOne = (sql: SqlClient.SqlClient, requested: Statement.Fragment) => sql`command AS MATERIALIZED (
+const enterOne = (
+  sql: SqlClient.SqlClient,
+  requested: Statement.Fragment,
+  entering: Statement.Fragment
+) => sql`command AS MATERIALIZED (
     SELECT requested.*, project.*
-    FROM (${requested}) AS requested, ${sql.literal(project("requested.project_id", "enter_project(requested.project_id)"))}
+    FROM (${requested}) AS requested, ${project(sql, "requested.project_id", "enter_project(requested.project_id)", entering)}
   )`
 
 const enterMany = (
   sql: SqlClient.SqlClient,
-  requested: Statement.Fragment
+  requested: Statement.Fragment,
+  entering: Statement.Fragment
 ) => sql`requested AS MATERIALIZED (${requested}),
   entered AS MATERIALIZED (
     SELECT entered.project_id, project.*
     FROM (
       SELECT project_id, enter_project(project_id) AS revision FROM (SELECT DISTINCT project_id FROM requested) AS id
-    ) AS entered, ${sql.literal(project("entered.project_id", "entered.revision"))}
+    ) AS entered, ${project(sql, "entered.project_id", "entered.revision", entering)}
   ),
   command AS MATERIALIZED (
     SELECT requested.*, contact_capacity, default_pipeline_id, time_zone FROM requested JOIN entered USING (project_id)
@@ -173,12 +189,19 @@ export const originOf = (fiber: Fiber.Fiber<unknown, unknown>, operation: string
   return [redactSecrets(id), currentSpan(fiber.context)?.traceId ?? null, caller?.keyId ?? null, operation]
 }
 
+/** Whether the caller's project has no subscriber to events of `types`, as far as its credential tells. */
+export const isUnsubscribed = (fiber: Fiber.Fiber<unknown, unknown>, types: ReadonlyArray<EventType> = []): boolean => {
+  const { caller } = fiber.getRef(CurrentRequest)
+  return caller !== undefined && !types.some((type) => caller.eventTypes.includes(type))
+}
+
 /** The failure of a command that is to run alone. */
 export const undecided = "undecided"
 
 /**
  * Returns the texts of a kind's statement: for many commands, for one command, and for one command that waits for locked
- * records. The only parameters are the commands.
+ * records; the first two also without events. These have no row for a command whose project has a subscriber in the database, so that
+ * the command runs alone, with its events. The only parameters are the commands.
  */
 export const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Problem>) => {
   const code = (text: string) => sql.literal(`'${text}'`)
@@ -201,18 +224,24 @@ export const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args
   }
   const columns = { ...kind.args, ...ifMatchColumn, ...originColumn }
   const requested = (query: (args: typeof columns) => string) => sql.literal(query(columns))
+  const many: Form = {
+    ...skipping,
+    distinct: sql.literal("DISTINCT"),
+    projects: (rows) => sql`SELECT DISTINCT project_id FROM ${rows} ORDER BY project_id`,
+    sums: (changes) =>
+      sql`SELECT project_id, sum(change)::int AS change FROM (${changes}) AS changes GROUP BY project_id`,
+    holds,
+    inOrder: sql.literal("(SELECT * FROM command ORDER BY project_id, id) AS command"),
+    rank: (partition) => sql.literal(`row_number() OVER (PARTITION BY ${partition} ORDER BY command.ord)`)
+  }
+  const skippingTexts = (kind: Kind<Args, Problem>, entering?: Statement.Fragment) => ({
+    many: textOf(sql, kind, requested(requestedMany), many, entering),
+    one: textOf(sql, kind, requested(requestedOne), { ...skipping, ...one }, entering)
+  })
+  const { events, returning: _, ...unsubscribed } = kind
   return {
-    many: textOf(sql, kind, requested(requestedMany), {
-      ...skipping,
-      distinct: sql.literal("DISTINCT"),
-      projects: (rows) => sql`SELECT DISTINCT project_id FROM ${rows} ORDER BY project_id`,
-      sums: (changes) =>
-        sql`SELECT project_id, sum(change)::int AS change FROM (${changes}) AS changes GROUP BY project_id`,
-      holds,
-      inOrder: sql.literal("(SELECT * FROM command ORDER BY project_id, id) AS command"),
-      rank: (partition) => sql.literal(`row_number() OVER (PARTITION BY ${partition} ORDER BY command.ord)`)
-    }),
-    one: textOf(sql, kind, requested(requestedOne), { ...skipping, ...one }),
+    subscribed: skippingTexts(kind),
+    unsubscribed: events && skippingTexts(unsubscribed, withoutSubscribers(sql, events.types)),
     waiting: textOf(sql, kind, requested(requestedOne), {
       ...one,
       locked: sql.literal(""),
@@ -224,19 +253,28 @@ export const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args
 
 const textOf = <Args, Problem>(
   sql: SqlClient.SqlClient,
-  { decided, effect, returning }: Kind<Args, Problem>,
+  { decided, effect, events, returning }: Kind<Args, Problem>,
   requested: Statement.Fragment,
-  form: Form & { readonly isOne?: true }
+  form: Form & { readonly isOne?: true },
+  entering?: Statement.Fragment
 ): string => {
   const [text] = attempt(sql, {
     requested,
     isOne: form.isOne === true,
+    entering,
     decided: decided(form),
-    effect: effect(form),
+    effect: events === undefined ? effect(form) : sql`${effect(form)}, ${events.appended}`,
     returning: returning?.(form)
   }).compile()
   return text
 }
+
+/** This is not an EXISTS, because the plan of an EXISTS could read all webhooks. */
+const withoutSubscribers = (sql: SqlClient.SqlClient, types: ReadonlyArray<EventType>) =>
+  sql.literal(`
+  AND (
+    SELECT bool_or(event_types && '{${types.join()}}') FROM webhooks WHERE webhooks.project_id = projects.project_id
+  ) IS NOT TRUE`)
 
 type Args = Readonly<Record<string, string>>
 

@@ -213,14 +213,17 @@ const createClients = (sql: SqlClient.SqlClient): Kind<NewClient, CreateProblem>
         CASE WHEN "status" = 'archived' THEN at END, 1, at, at
       FROM claim
       RETURNING *
-    ),
-    ${append(
+    )`,
+  events: {
+    types: ["crm.client.created.v1"],
+    appended: append(
       sql,
       sql`
         SELECT created.project_id, ${eventType(sql, "crm.client.created.v1")}, ${sql.literal(createdData)}, created.created_at,
           claim.traceparent
         FROM created JOIN claim USING (project_id, id)`
-    )}`,
+    )
+  },
   returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
   problems: {
     ...preconditionFailed,

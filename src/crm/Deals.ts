@@ -210,14 +210,17 @@ const createDeals = (sql: SqlClient.SqlClient): Kind<NewDeal, CreateProblem> => 
         coalesce("lifecycle", 'active'), CASE WHEN "status" <> 'open' THEN at END, 1, at, at
       FROM claim
       RETURNING *
-    ),
-    ${append(
+    )`,
+  events: {
+    types: ["crm.deal.created.v1"],
+    appended: append(
       sql,
       sql`
         SELECT created.project_id, ${eventType(sql, "crm.deal.created.v1")}, ${sql.literal(createdData)}, created.created_at,
           claim.traceparent
         FROM created JOIN claim USING (project_id, id)`
-    )}`,
+    )
+  },
   returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
   problems: {
     ...preconditionFailed,

@@ -12,8 +12,8 @@ export interface CurrentRequestShape {
   readonly headers: Record<string, string>
   /** Route template; empty until a route is matched. */
   route: string
-  /** The key of the request's token, once it is verified. */
-  caller: { readonly keyId: string; readonly projectId: string } | undefined
+  /** The key of the request's token, once it is verified, with the types of events that its project subscribes to. */
+  caller: { readonly keyId: string; readonly projectId: string; readonly eventTypes: ReadonlyArray<string> } | undefined
   /** The id of the key that a token names, whether the token is valid or not. */
   namedKeyId: string | undefined
   /**

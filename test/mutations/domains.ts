@@ -245,5 +245,10 @@ export const domains = [
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),
-  attempt("AND projects.revision = ${revision}", "AND ${revision} IS NOT NULL", "contract/Meanwhile")
+  attempt(
+    "AND projects.revision = ${sql.literal(revision)}",
+    "AND ${sql.literal(revision)} IS NOT NULL",
+    "contract/Meanwhile"
+  ),
+  attempt("WHERE webhooks.project_id = projects.project_id", "WHERE false", "integrations/deliveries/DeliverEvents")
 ]

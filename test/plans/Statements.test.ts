@@ -35,7 +35,8 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/crm/Deals.ts createDeals: reads webhooks without a limit by webhooks_pkey",
     "src/crm/Deals/Patch.ts patch: reads webhooks without a limit by webhooks_pkey",
     "src/crm/Tasks.ts complete: reads webhooks without a limit by webhooks_pkey",
-    "src/crm/Tasks.ts create: reads webhooks without a limit by webhooks_pkey"
+    "src/crm/Tasks.ts create: reads webhooks without a limit by webhooks_pkey",
+    "src/http/auth/Credentials.ts read: reads webhooks without a limit by webhooks_pkey"
   ],
   "a queue, in an index that has nothing else: what is under way": [
     "src/campaigns/Runner/Release.ts statementOf: reads campaigns without a limit by campaigns_under_way",

@@ -1,5 +1,6 @@
 /** Uses every part of the service once, so that each of its statements is sent. */
 import { Duration, Effect } from "effect"
+import { eventTypes } from "../../src/api/integrations/Events.ts"
 import { demoText } from "../support/Projects.ts"
 import { run } from "../cli/Cli.support.ts"
 import { newKey, referring, requestOf } from "../contract/Requests.ts"
@@ -90,6 +91,11 @@ export const walk = Effect.gen(function* () {
     yield* send(requestOf(sample, own.token, referring(sample, sample.references ?? [], missingOf)))
   })
   for (const sample of Object.values(samples)) yield* ask(sample)
+  // Again with subscribers, once their credential tells of them: then commands append events.
+  yield* server.sql`UPDATE webhooks SET event_types = ${eventTypes} WHERE project_id = ${own.projectId}`
+  yield* Effect.sleep(Duration.seconds(1))
+  for (const [name, sample] of Object.entries(samples))
+    if (/^(create|patch)(Client|Deal)$/.test(name)) yield* ask(sample)
   for (const kind of ["clients", "deals"]) {
     const body = kind === "clients" ? { displayName: "A" } : { title: "A" }
     const upsert = (name: string) => json("PUT", `crm/${kind}/by-external-id/${name}`, body)

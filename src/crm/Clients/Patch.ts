@@ -111,13 +111,16 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
       FROM claim
       WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
       RETURNING clients.*, claim.traceparent, claim.before
-    ),
-    ${append(
+    )`,
+  events: {
+    types: ["crm.client.updated.v1"],
+    appended: append(
       sql,
       sql`
         SELECT project_id, ${eventType(sql, "crm.client.updated.v1")}, ${sql.literal(updatedData)}, updated_at, traceparent
         FROM updated`
-    )}`,
+    )
+  },
   returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
   problems: {
     ...preconditionFailed,

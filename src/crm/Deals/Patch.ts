@@ -109,8 +109,10 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
       FROM claim
       WHERE deals.project_id = claim.project_id AND deals.id = claim.id AND claim.changed
       RETURNING deals.*, claim.traceparent, claim.before
-    ),
-    ${append(
+    )`,
+  events: {
+    types: ["crm.deal.updated.v1", "crm.deal.stage_changed.v1"],
+    appended: append(
       sql,
       sql`
         SELECT project_id, ${eventType(sql, "crm.deal.updated.v1")},
@@ -121,7 +123,8 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
           json_build_object(${sql.literal(eventDeal("updated"))}, 'previousStageId', (before).stage_id,
             ${sql.literal(previous)}), updated_at, traceparent
         FROM updated WHERE stage_id <> (before).stage_id`
-    )}`,
+    )
+  },
   returning: () => appendedInstallations(sql, sql`decided.project_id`),
   problems: {
     ...preconditionFailed,

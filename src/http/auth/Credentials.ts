@@ -92,6 +92,8 @@ export interface Credential {
   readonly entitlements: ReadonlyArray<string>
   readonly buckets: Readonly<Record<Policy, Bucket>>
   readonly timeZone: string
+  /** The types of events that webhooks of the project subscribe to. They may have changed in the last second. */
+  readonly eventTypes: ReadonlyArray<string>
 }
 
 /** A credential, and the monotonic time in milliseconds until which its key need not be read again. */
@@ -138,7 +140,8 @@ export class Credentials extends Context.Service<
         SELECT k.project_id AS "projectId", k.key_id AS "keyId", k.token_hash AS "tokenHash", k.scopes,
                k.member_id AS "memberId", coalesce(m.active, true) AS membership, p.modules, p.entitlements,
                p.rate_limits AS "rateLimits", p.time_zone AS "timeZone", k.expires_at AS "expiresAt",
-               k.last_used_at AS "lastUsedAt", p.move_state AS "moveState"
+               k.last_used_at AS "lastUsedAt", p.move_state AS "moveState",
+               ARRAY(SELECT unnest(event_types) FROM webhooks WHERE webhooks.project_id = k.project_id) AS "eventTypes"
         FROM api_keys k
           JOIN projects p ON p.project_id = k.project_id
           LEFT JOIN members m ON m.project_id = k.project_id AND m.id = k.member_id
