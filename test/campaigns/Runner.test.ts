@@ -3,7 +3,6 @@ import { assert, it, layer } from "../support/Vitest.ts"
 import { Effect, Exit, Fiber, Scope } from "effect"
 import { held, taken } from "../contract/Messages.support.ts"
 import { attributesOf, spanKind, startCollector } from "../faults/Collector.support.ts"
-import { open } from "../contract/Campaigns.support.ts"
 import { status } from "../integrations/deliveries/Deliveries.support.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { addressOf, campaignOf, provider, sendOf } from "./Runner.support.ts"
@@ -95,33 +94,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("a campaign", (it) => {
     assert.strictEqual((yield* campaign).status, "cancelled")
     assert.strictEqual((yield* recipients).filter(({ status }) => status === "sent").length, sent)
     assert.strictEqual((yield* recipients).filter(({ status }) => status === "pending").length, 60 - sent)
-  })
-
-  it.effect("sends to clients that were archived before the freeze, and not to those archived after it", function* () {
-    const archived = { status: "archived" as const }
-    const active = { status: "active" as const }
-    const reachable = (id: string, more: object) => ({
-      id,
-      displayName: id,
-      marketingConsent: true,
-      addresses: [{ channelId: "chat", address: id }],
-      ...more
-    })
-    const { apply, done, projectId, read, ready, server } = yield* open({
-      clients: [reachable("archived", archived), reachable("again", archived), reachable("since", active)]
-    })
-    yield* ready("spring")
-    yield* apply({ clients: [{ id: "again", displayName: "again", ...active }] })
-    yield* apply({ clients: ["again", "since"].map((id) => ({ id, displayName: id, ...archived })) })
-    yield* done("spring", { operation: "schedule", scheduledForLocal: null, sendsPerMinute: 60_000 })
-    yield* untilRows(read("spring"), ({ status }) => status === "completed")
-    const rows = yield* Effect.orDie(server.sql<{ readonly id: string; readonly status: string }>`
-      SELECT client_id AS id, status FROM campaign_recipients WHERE project_id = ${projectId}`)
-    assert.deepStrictEqual(Object.fromEntries(rows.map(({ id, status }) => [id, status])), {
-      archived: "sent",
-      again: "skipped",
-      since: "skipped"
-    })
   })
 })
 

@@ -4,7 +4,7 @@ import { Effect, Redacted } from "effect"
 import { type Conversation, open, reset } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { type Answering } from "../integrations/deliveries/Deliveries.support.ts"
-import { messageReceiptOf, refusedOf, unknownOf } from "../support/MessagingAnswers.ts"
+import { messageReceiptOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { at, documentOf, run } from "./Cli.support.ts"
 
@@ -99,32 +99,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages list
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("messages settle", (it) => {
-  it.effect("sets the outcome of a message, which its idempotency key replays from then on", function* () {
-    const { lost, provider, row, send, settle } = yield* start(reset)
-    for (const to of ["http", "telegram"] as const) {
-      for (const as of ["sent", "failed"] as const) {
-        const { id, key } = yield* lost(to)
-        const calls = provider.hits.length
-        const { log } = yield* row(id)
-        assert.deepStrictEqual(documentOf(yield* settle(id, as, "--json")), { messageId: id, deliveryStatus: as })
-        const after = yield* row(id)
-        assert.deepInclude(after, { status: as, attempts: 1, attempting: false, availableAt: null })
-        // The outcome of the attempt stays unknown.
-        assert.deepStrictEqual(
-          after.log.map(({ providerMessageId, status }) => [status, providerMessageId]),
-          log.map(() => ["unknown", null])
-        )
-        const answer = yield* send(to, key)
-        if (as === "sent") {
-          const receipt = messageReceiptOf(answer)
-          assert.deepInclude(receipt, { messageId: id, deliveryStatus: "sent", replayed: true })
-          assert.isAbove(Date.parse(receipt.updatedAt), Date.parse(String(log[0]?.finishedAt)))
-        } else assert.deepInclude(refusedOf(answer), { messageId: id, replayed: true })
-        assert.strictEqual(provider.hits.length, calls)
-      }
-    }
-  })
-
   it.effect("settles a message once, and prints the result", function* () {
     const { everything, lost, settle } = yield* start(reset)
     const { id } = yield* lost("telegram")

@@ -178,14 +178,20 @@ const faultsOf = (node: Node, indexes: Indexes, isTiny: boolean, under: Under = 
   return isTiny ? inner : [`reads ${table} without a limit by ${node["Index Name"]}`, ...inner]
 }
 
-/** Returns the faults of the generic plan of a statement, in a session with the settings of its pool. */
-export const plan = Effect.fnUntraced(function* (text: string, indexes: Indexes, { rows }: State) {
+/** Returns the rows of the generic plan of a statement. */
+export const explain = Effect.fnUntraced(function* (text: string, options = "") {
   const sql = yield* PgClient.PgClient
   const count = Math.max(0, ...[...text.matchAll(/\$([0-9]+)/g)].map(([, number]) => Number(number)))
   const nulls = count === 0 ? "" : `(${Array.from({ length: count }, () => "NULL").join(", ")})`
   yield* sql.unsafe(`PREPARE planned AS ${text}`)
-  const [row] = yield* sql.unsafe<Record<string, unknown>>(`EXPLAIN (FORMAT JSON, VERBOSE) EXECUTE planned${nulls}`)
+  const rows = yield* sql.unsafe<Record<string, unknown>>(`EXPLAIN ${options} EXECUTE planned${nulls}`)
   yield* sql`DEALLOCATE planned`
+  return rows
+})
+
+/** Returns the faults of the generic plan of a statement, in a session with the settings of its pool. */
+export const plan = Effect.fnUntraced(function* (text: string, indexes: Indexes, { rows }: State) {
+  const [row] = yield* explain(text, "(FORMAT JSON, VERBOSE)")
   const [{ Plan }] = yield* decodePlan(row?.["QUERY PLAN"])
   return [...new Set(faultsOf(Plan, indexes, rows === 1))]
 })

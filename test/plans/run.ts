@@ -1,5 +1,5 @@
 /**
- * `npm run sql`: prints the SQL statements of the service, each as it is sent to PostgreSQL apart from white space, with its
+ * `npm run sql`: prints the SQL statements of the service, each as it is sent to PostgreSQL apart from empty lines, with its
  * declaration and the source lines that build it. With `--plans`, each is followed by its generic plan on a freshly migrated
  * database, and the last lines name what is wrong with the plans on tables in other states (`Plans.ts`). `--postgres=15` takes the
  * PostgreSQL of Debian's package `postgresql-15`.
@@ -23,40 +23,8 @@ import { TestServer } from "../support/TestServer.ts"
 import { startWireProxy } from "../support/WireProxy.ts"
 import { operate } from "./Operate.ts"
 import { type Built, built, declarationAt, nameOf, placesOf, reached, templatesIn } from "./Recorded.ts"
-import { plan, prepare, readIndexes, session, states } from "./Plans.ts"
+import { explain, plan, prepare, readIndexes, session, states } from "./Plans.ts"
 import { walk } from "./Walk.ts"
-
-/** Matches words that start a line at the level of their brackets. All other text continues the previous line. */
-const leading = new RegExp(
-  "^(?:" +
-    [
-      "(?:WITH|SELECT|FROM|WHERE|GROUP BY|ORDER BY|LIMIT|OFFSET|UNION|INSERT|UPDATE|DELETE|SET|VALUES|RETURNING|USING)\\b",
-      "(?:LEFT JOIN|CROSS JOIN|JOIN|ON CONFLICT|FOR NO KEY UPDATE|FOR UPDATE)\\b",
-      "\\w+(?: \\([^)]*\\))? AS (?:NOT )?(?:MATERIALIZED )?\\(",
-      "[)]"
-    ].join("|") +
-    ")"
-)
-
-/** Returns the change of the bracket depth within a line, and the number of brackets that it closes at its start. */
-const bracketsOf = (line: string) => {
-  const bare = line.replaceAll(/'[^']*'|--.*$/g, "")
-  const closed = /^[)]+/.exec(bare)?.[0].length ?? 0
-  return { closed, change: [...bare].reduce((sum, c) => sum + (c === "(" ? 1 : c === ")" ? -1 : 0), 0) }
-}
-
-const layOut = (text: string): string => {
-  let depth = 0
-  const lines = text.split("\n").flatMap((raw) => {
-    const line = raw.trim()
-    if (line === "") return []
-    const { change, closed } = bracketsOf(line)
-    const indentation = Math.max(0, depth - closed) + (leading.test(line) ? 0 : 1)
-    depth += change
-    return [`${"  ".repeat(indentation)}${line}`]
-  })
-  return lines.join("\n")
-}
 
 const withPlans = process.argv.includes("--plans")
 
@@ -109,26 +77,6 @@ const titleOf = ({ template }: Built): string => {
   const place = placesOf(template).find(({ file }) => !foundation.test(file)) ?? template.place
   return `${place.file} ${declarationAt(place)}`
 }
-
-/** Returns the generic plan of a statement, in a session like those of the statement's pool. */
-const planOf = (databaseUrl: string, text: string, { pool }: Built) =>
-  Effect.gen(function* () {
-    const sql = yield* PgClient.PgClient
-    const count = Math.max(0, ...[...text.matchAll(/\$([0-9]+)/g)].map(([, number]) => Number(number)))
-    const nulls = count === 0 ? "" : `(${Array.from({ length: count }, () => "NULL").join(", ")})`
-    yield* sql.unsafe(`PREPARE planned AS ${text}`)
-    const rows = yield* sql.unsafe<Record<string, string>>(`EXPLAIN EXECUTE planned${nulls}`)
-    return rows.flatMap((row) => Object.values(row)).join("\n")
-  }).pipe(
-    Effect.provide(
-      PgClient.layer({
-        url: Redacted.make(databaseUrl),
-        maxConnections: 1,
-        startupParameters: { ...pool.startupParameters, plan_cache_mode: "force_generic_plan" }
-      })
-    ),
-    Effect.catchTag("SqlError", ({ reason }) => Effect.succeed(`no plan: ${String(reason.cause)}`))
-  )
 
 interface Statement {
   readonly text: string
@@ -188,9 +136,11 @@ const program = Effect.gen(function* () {
     yield* Console.log(`-- ${title}`)
     yield* Console.log(`-- pool: ${made.pool.applicationName ?? ""}`)
     yield* Console.log(`-- source: ${[...new Set(placesOf(made.template).map(nameOf))].join(" ")}`)
-    yield* Console.log(`${layOut(text)};\n`)
-    if (withPlans && isPlanned({ text, made, title }))
-      yield* Console.log(`${(yield* planOf(empty, text, made)).replaceAll(/^/gm, "--   ")}\n`)
+    yield* Console.log(`${text.trim().replaceAll(/\n\s*\n/g, "\n")};\n`)
+    if (withPlans && isPlanned({ text, made, title })) {
+      const rows = yield* explain(text).pipe(Effect.provide(session(empty, made.pool.startupParameters ?? {})))
+      for (const row of rows) yield* Console.log(`--   ${Object.values(row).join()}`)
+    }
   }
   if (withPlans) yield* showFaults(postgres.url, statements)
   yield* Console.log(`-- ${statements.length} statements`)

@@ -21,32 +21,13 @@ const times = (row: DeliveryRow | undefined) =>
   (row?.log ?? []).map(({ finishedAt, startedAt }) => [Date.parse(startedAt), Date.parse(finishedAt)] as const)
 
 layerOf({ WEBHOOK_TIMEOUT: "1s", WEBHOOK_RETRY_SCHEDULE: "50ms,100ms" })("a delivery", (it) => {
-  const elsewhere: Array<string> = []
   const failures: ReadonlyArray<readonly [string, Answering, string | number]> = [
     ["500", status(500), 500],
-    ["404", status(404), 404],
-    ["400", status(400), 400],
-    ["a redirect", (hit, n) => status(302, { location: elsewhere[0] ?? "" })(hit, n), 302],
     ["silence", hang, "timeout"],
-    [
-      "an answer that does not end",
-      ({ response }) => void response.writeHead(200, { "content-length": "100" }).write("x"),
-      "timeout"
-    ],
-    ["a reset", reset, "connection_lost"],
-    [
-      "a body that breaks off",
-      ({ response }) => {
-        response.writeHead(200, { "content-length": "100" })
-        response.write("x", () => response.socket?.end())
-      },
-      "connection_lost"
-    ]
+    ["a reset", reset, "connection_lost"]
   ]
 
   it.effect("is retried on the schedule after any failure, then dead, with each attempt in the log", function* () {
-    const other = yield* receiver()
-    elsewhere[0] = other.url
     const receivers = yield* Effect.forEach(failures, ([, answer]) => receiver(answer))
     const names = failures.map((_, n) => `shop${n}`)
     const project = yield* open(yield* TestServer, names)
@@ -77,7 +58,6 @@ layerOf({ WEBHOOK_TIMEOUT: "1s", WEBHOOK_RETRY_SCHEDULE: "50ms,100ms" })("a deli
       assert.strictEqual(new Set(hits.map(({ headers }) => headers["webhook-id"])).size, 1)
       assert.deepInclude(yield* project.health(names[n] ?? ""), { inFlight: 0, failures: 3 })
     }
-    assert.strictEqual(other.hits.length, 0)
   })
 })
 
