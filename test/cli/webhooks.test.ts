@@ -202,12 +202,4 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("webhooks", (it) => {
     assert.include((yield* retry("dlv_none")).stderr, 'no delivery "dlv_none"')
     assert.deepInclude((yield* audit)[0], { action: "delivery.retry", target: dead.id, detail: {} })
   })
-
-  it.effect("of an installation without one are refused with one line", function* () {
-    const { projectId, webhooks } = yield* start(yield* receiver(ok))
-    const missing = `Project "${projectId}" has no webhook for installation "bare"`
-    for (const name of ["test", "enable", "disable"]) {
-      assert.deepStrictEqual(yield* webhooks(name, "bare"), failure(1, missing))
-    }
-  })
 })

@@ -129,19 +129,6 @@ describe("the next attempt of the client", () => {
       assert.lengthOf(failed, 0)
     }).pipe(Random.withSeed("twenty callers"))
   )
-
-  it.effect("fails once its time is over, though the clock is set back", function* () {
-    yield* TestClock.setTime(7_200_000)
-    const answer = Promise.withResolvers<Response>()
-    const { fiber, requests } = yield* calling({ retry: { within: "8 seconds" } }, () => answer.promise)
-    yield* TestClock.setTime(3_600_000)
-    yield* pass(8_000)
-    answer.resolve(problem(503, "service_unavailable"))
-    yield* settled
-    yield* pass(10_000)
-    assert.strictEqual((yield* Fiber.join(fiber))._tag, "Failure")
-    assert.strictEqual(requests(), 1)
-  })
 })
 
 describe("an attempt of the client", () => {

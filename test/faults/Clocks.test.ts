@@ -1,12 +1,12 @@
 /** A replica whose clock is ahead: leases and due times use the database's clock, which all replicas share. */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
-import { held, taken } from "../contract/Messages.support.ts"
 import { settings, slowly, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { eventually, untilNoneLeft } from "../support/Waiting.ts"
 import { startService } from "../support/Process.ts"
 import { database, serviceEnv, startHere } from "./Projects.support.ts"
-import { expectSent, openProject, sendMessage } from "./Sends.support.ts"
+import { expectSent, openScene, testMessage } from "./Messages.support.ts"
+import { ignore } from "./Providers.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
 const databaseUrl = await database()
@@ -62,18 +62,19 @@ describe("a replica whose clock is 30 s ahead", () => {
   })
 
   it("takes over no send, and waits for its outcome where a request is repeated", async () => {
-    const gate = held(taken)
-    const { provider, token } = await openProject(databaseUrl, gate.answering)
+    const { post, provider } = await openScene(databaseUrl)
+    provider.answerWith(ignore)
     const env = { PROVIDER_TIMEOUT: "10s" }
     const [own, replica] = await Promise.all([start("api", env), startAhead("all", env)])
-    const first = sendMessage(own.url, token, "sent-once")
-    await eventually(() => assert.lengthOf(provider.hits, 1))
-    const repeated = sendMessage(replica.url, token, "sent-once")
+    const once = testMessage("sent-once", "telegram")
+    const first = post(own, once)
+    await eventually(() => assert.lengthOf(provider.calls, 1))
+    const repeated = post(replica, once)
     // The message loop of the replica looks for expired leases several times meanwhile.
     await new Promise((resolve) => setTimeout(resolve, 3_000))
-    gate.letGo()
-    expectSent(await first, false)
+    provider.acceptAll()
+    expectSent(await first)
     expectSent(await repeated, true)
-    assert.lengthOf(provider.hits, 1)
+    assert.lengthOf(provider.calls, 1)
   })
 })

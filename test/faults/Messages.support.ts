@@ -46,6 +46,12 @@ export const pending = "200 pending"
 export const retrying = "200 retrying"
 export const unknown = "503 provider_outcome_unknown"
 
+export const expectSent = (answer: Answer, replayed = false) =>
+  assert.deepStrictEqual(
+    [resultOf(answer), answer.headers["idempotent-replayed"]],
+    [sent, replayed ? "true" : undefined]
+  )
+
 /** The statement that commits a message with its first attempt. */
 export const creates = /INSERT INTO messages /
 /** The statement that records the outcomes of attempts. */
@@ -71,11 +77,11 @@ type Api = Pick<Service, "url">
 export type Scene = Awaited<ReturnType<typeof openScene>>
 
 /** Opens a project with its own providers. */
-export const openScene = async (databaseUrl: string) => {
+export const openScene = async (databaseUrl: string, rateLimits: object = unlimited) => {
   const provider = await startProvider()
   const id = `p-${randomBytes(6).toString("hex")}`
   const token = await project(databaseUrl, {
-    project: { id, name: id, rateLimits: unlimited },
+    project: { id, name: id, rateLimits },
     channels: channelsOf(provider),
     conversations: kinds.map((kind) => ({ id: conversations[kind], channelId: kind, address: recipients[kind] }))
   })

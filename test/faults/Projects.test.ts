@@ -2,18 +2,17 @@
 import { assert } from "@effect/vitest"
 import { writeFile } from "node:fs/promises"
 import { it } from "vitest"
-import { taken } from "../contract/Messages.support.ts"
 import { spawn, startService, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { database, project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { createClient, expectProblem, listClients, stream } from "./Requests.support.ts"
-import { openProject, sendMessage } from "./Sends.support.ts"
+import { openScene, testMessage } from "./Messages.support.ts"
 
 const databaseUrl = await database()
 
 it("a project file of 100,000 clients has writes of its project wait or answer 503, and affects no other project", async () => {
-  const id = "with-a-large-file"
-  const { provider, token } = await openProject(databaseUrl, taken, { project: { id, rateLimits: unlimited } })
+  const { id, post, provider, token } = await openScene(databaseUrl)
+  const message = testMessage("during-the-file", "telegram")
   const other = await project(databaseUrl, { project: { rateLimits: unlimited } })
   const service = await startService({ env: serviceEnv(databaseUrl) })
   assert.strictEqual((await createClient(service.url, token, "before-the-file", "Known")).status, 201)
@@ -31,13 +30,13 @@ it("a project file of 100,000 clients has writes of its project wait or answer 5
   const [replayed, read, sent] = await Promise.all([
     createClient(service.url, token, "before-the-file", "Known"),
     listClients(service.url, token),
-    sendMessage(service.url, token, "during-the-file")
+    post(service, message)
   ])
   assert.deepStrictEqual([replayed.status, replayed.headers["idempotent-replayed"]], [201, "true"])
   assert.strictEqual(read.status, 200)
   if (sent.status !== 200) {
     expectProblem(sent, 503, "service_unavailable")
-    assert.lengthOf(provider.hits, 0)
+    assert.lengthOf(provider.calls, 0)
   }
   await Promise.all([apply.exited, others.stop()])
   await writes.stop()
@@ -47,8 +46,8 @@ it("a project file of 100,000 clients has writes of its project wait or answer 5
   assert.deepStrictEqual(writes.kinds(), ["201", "503 service_unavailable"])
   const refused = writes.answers.filter(({ status }) => status === 503)
   for (const answer of refused) assert.match(answer.text, /while a project file is applied/)
-  assert.strictEqual((await sendMessage(service.url, token, "during-the-file")).status, 200)
-  assert.lengthOf(provider.hits, 1)
+  assert.strictEqual((await post(service, message)).status, 200)
+  assert.lengthOf(provider.calls, 1)
 }, 120_000)
 
 /** Rows of each table. */

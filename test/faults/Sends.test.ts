@@ -1,19 +1,22 @@
 /** Sends while Redis is away or a process ends (contract §4, §8, §15); `Messages` has them while PostgreSQL is away. */
 import { assert } from "@effect/vitest"
 import { beforeAll, describe, it } from "vitest"
-import { held, taken } from "../contract/Messages.support.ts"
 import { ended, inGoodOrder, type Service, startService } from "../support/Process.ts"
 import { database, serviceEnv, startHere } from "./Projects.support.ts"
 import { requires } from "../support/Programs.ts"
 import { makeRedis, type Redis } from "./Redis.support.ts"
 import { expectProblem, isDraining, listClients } from "./Requests.support.ts"
-import { expectSent, expectUnknown, openProject, sendMessage } from "./Sends.support.ts"
+import { expectSent, openScene, type Scene, testMessage } from "./Messages.support.ts"
+import { ignore } from "./Providers.support.ts"
 import { eventually } from "../support/Waiting.ts"
 
 type Api = Pick<Service, "url">
 
-/** Returns a limit whose bucket is not refilled during a test. */
-const bucket = (limit: number) => ({ project: { rateLimits: { messages: { limit, windowSeconds: 360_000 } } } })
+/** Sends whose bucket is not refilled during a test. */
+const three = { messages: { limit: 3, windowSeconds: 360_000 } }
+
+/** Sends a message, which its name identifies. */
+const send = ({ post }: Scene, service: Api, name: string) => post(service, testMessage(name, "telegram"))
 
 describe("sends without Redis", () => {
   requires("redis")
@@ -28,73 +31,70 @@ describe("sends without Redis", () => {
   const startOn = ({ url }: Redis) => startHere(databaseUrl, { REDIS_URL: url }, "all")
 
   /** Asserts that a process allows exactly the bucket, while other requests are refused because the limiter is unavailable. */
-  const expectBucket = async (service: Api, token: string, limit: number) => {
-    for (let left = limit - 1; left >= 0; left--) {
-      const answer = await sendMessage(service.url, token, `${new URL(service.url).port}-${left}`)
-      expectSent(answer, false)
-      assert.strictEqual(answer.headers["ratelimit-policy"], `"messages";q=${limit};w=360000`)
+  const expectBucket = async (service: Api, scene: Scene) => {
+    for (const left of [2, 1, 0]) {
+      const answer = await send(scene, service, `${service.url}-${left}`)
+      expectSent(answer)
+      assert.strictEqual(answer.headers["ratelimit-policy"], '"messages";q=3;w=360000')
       assert.match(String(answer.headers["ratelimit"]), new RegExp(`^"messages";r=${left};t=\\d+$`))
     }
     for (const _ of [1, 2, 3]) {
-      const refused = await sendMessage(service.url, token, `${new URL(service.url).port}-more`)
+      const refused = await send(scene, service, `${service.url}-more`)
       expectProblem(refused, 429, "rate_limit_exceeded")
       assert.match(String(refused.headers["ratelimit"]), /^"messages";r=0;t=\d+$/)
       assert.isAbove(Number(refused.headers["retry-after"]), 1)
     }
-    expectProblem(await listClients(service.url, token), 503, "rate_limiter_unavailable")
+    expectProblem(await listClients(service.url, scene.token), 503, "rate_limiter_unavailable")
   }
 
   it("are limited by a bucket of the same size in each process until Redis is back", async () => {
     const redis = await makeRedis()
     await redis.start()
     const services = await Promise.all([startOn(redis), startOn(redis)])
-    const { provider, token } = await openProject(databaseUrl, taken, bucket(3))
-    await Promise.all(services.map(isLimited(token)))
+    const shared = await openScene(databaseUrl, three)
+    await Promise.all(services.map(isLimited(shared.token)))
     const [one, two] = services
     // While Redis is there, they have three sends together.
-    for (const service of [one, two, one])
-      expectSent(await sendMessage(service.url, token, `${new URL(service.url).port}-${provider.hits.length}`), false)
-    expectProblem(await sendMessage(two.url, token, "none-left"), 429, "rate_limit_exceeded")
-    assert.lengthOf(provider.hits, 3)
+    for (const [n, service] of [one, two, one].entries()) expectSent(await send(shared, service, `send-${n}`))
+    expectProblem(await send(shared, two, "none-left"), 429, "rate_limit_exceeded")
+    assert.lengthOf(shared.provider.calls, 3)
 
     await redis.kill()
-    const lost = await openProject(databaseUrl, taken, bucket(3))
-    for (const service of services) await expectBucket(service, lost.token, 3)
-    assert.lengthOf(lost.provider.hits, 6)
+    const lost = await openScene(databaseUrl, three)
+    for (const service of services) await expectBucket(service, lost)
+    assert.lengthOf(lost.provider.calls, 6)
 
     await redis.start()
     await Promise.all(services.map(isLimited(lost.token)))
-    for (const service of [two, one, two]) {
-      expectSent(await sendMessage(service.url, lost.token, `again-${lost.provider.hits.length}`), false)
-    }
-    for (const service of services) {
-      expectProblem(await sendMessage(service.url, lost.token, "none-left"), 429, "rate_limit_exceeded")
-    }
+    for (const [n, service] of [two, one, two].entries()) expectSent(await send(lost, service, `again-${n}`))
+    for (const service of services) expectProblem(await send(lost, service, "none-left"), 429, "rate_limit_exceeded")
   })
 })
 
 it("a send during SIGTERM finishes, and new ones answer provider_outcome_unknown", async () => {
   const databaseUrl = await database()
-  const gate = held(taken)
-  const { provider, token } = await openProject(databaseUrl, gate.answering)
+  const scene = await openScene(databaseUrl)
+  const { provider, token } = scene
+  provider.answerWith(ignore)
   const service = await startService({ env: { ...serviceEnv(databaseUrl), PROVIDER_TIMEOUT: "60s" } })
-  const first = sendMessage(service.url, token, "first")
-  await eventually(() => assert.lengthOf(provider.hits, 1))
+  const first = send(scene, service, "first")
+  await eventually(() => assert.lengthOf(provider.calls, 1))
   service.kill("SIGTERM")
   await isDraining(service)
   for (const key of ["late-comer", "first"]) {
-    const answer = await sendMessage(service.url, token, key)
-    expectUnknown(answer)
+    const answer = await send(scene, service, key)
+    expectProblem(answer, 503, "provider_outcome_unknown")
+    assert.isAtLeast(Number(answer.headers["retry-after"]), 1)
     assert.strictEqual(answer.headers.connection, "close")
   }
   // Other requests get the usual 503.
   expectProblem(await listClients(service.url, token), 503, "service_unavailable")
-  gate.letGo()
-  expectSent(await first, false)
+  provider.acceptAll()
+  expectSent(await first)
   assert.deepStrictEqual(await ended(service), inGoodOrder)
-  assert.lengthOf(provider.hits, 1)
+  assert.lengthOf(provider.calls, 1)
   const next = await startHere(databaseUrl)
-  expectSent(await sendMessage(next.url, token, "first"), true)
-  expectSent(await sendMessage(next.url, token, "late-comer"), false)
-  assert.lengthOf(provider.hits, 2)
+  expectSent(await send(scene, next, "first"), true)
+  expectSent(await send(scene, next, "late-comer"))
+  assert.lengthOf(provider.calls, 2)
 })
