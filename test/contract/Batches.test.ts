@@ -168,7 +168,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a batch", (it
       ])
       const repeated = [item("a"), item("b"), item("a", "B"), item("A"), item("b")]
       const { errors } = problemOf(yield* batch(repeated), 400, "validation_failed")
-      const rule = ["must be another one than in the items before"]
+      const rule = ["must be another one than in the items before"] as const
       assert.deepStrictEqual(errors, { "body/items/2/externalId": rule, "body/items/4/externalId": rule })
       assert.deepStrictEqual(faultsOf(yield* send("POST", "/batch", { items: [item("a")], item: 1 })), ["body/item"])
       assert.deepStrictEqual(yield* stored, [])

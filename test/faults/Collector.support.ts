@@ -111,31 +111,9 @@ const Logs = Schema.Struct({
   )
 })
 
-export interface Received {
-  readonly path: string
-  readonly headers: IncomingHttpHeaders
-  readonly text: string
-}
-
-export interface Collector {
-  readonly url: string
-  /** Everything that was received, in the order of arrival. */
-  readonly received: ReadonlyArray<Received>
-  readonly spans: () => ReadonlyArray<Span>
-  readonly metrics: () => ReadonlyArray<{
-    readonly name: string
-    readonly unit: string | undefined
-    readonly points: ReadonlyArray<typeof DataPoint.Type>
-  }>
-  readonly logs: () => ReadonlyArray<string>
-  readonly logRecords: () => ReadonlyArray<typeof LogRecord.Type>
-  /** The resource of each delivery. */
-  readonly resources: () => ReadonlyArray<Record<string, string | number | boolean>>
-}
-
 /** Starts a collector; a `silent` one accepts requests and does not answer. */
-export const startCollector = async (options: { readonly silent?: boolean } = {}): Promise<Collector> => {
-  const received: Array<Received> = []
+export const startCollector = async (options: { readonly silent?: boolean } = {}) => {
+  const received: Array<{ readonly path: string; readonly headers: IncomingHttpHeaders; readonly text: string }> = []
   const server = createServer((request, response) => {
     void buffer(request).then((sent) => {
       const isCompressed = request.headers["content-encoding"] === "gzip"
@@ -160,6 +138,7 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
   const logRecords = () => logs().flatMap(({ scopeLogs }) => scopeLogs.flatMap(({ logRecords }) => logRecords))
   return {
     url: `http://127.0.0.1:${port}`,
+    /** Everything that was received, in the order of arrival. */
     received,
     spans: () => traces().flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans)),
     metrics: () =>
@@ -168,6 +147,7 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
         .map(({ histogram, name, unit }) => ({ name, unit, points: histogram?.dataPoints ?? [] })),
     logs: () => logRecords().map(({ body }) => body.stringValue ?? ""),
     logRecords,
+    /** The resource of each delivery. */
     resources: () => [...traces(), ...metrics(), ...logs()].map(({ resource }) => attributesOf(resource.attributes))
   }
 }
@@ -176,12 +156,7 @@ export const startCollector = async (options: { readonly silent?: boolean } = {}
  * Starts a service that exports to a collector, in the process of the tests. `stop` ends it and flushes, as the end of a
  * process does.
  */
-const startExporting = async (
-  databaseUrl: string,
-  { url: endpoint }: Collector,
-  env: Environment = {},
-  role: Role = "all"
-) => {
+const startExporting = async (databaseUrl: string, endpoint: string, env: Environment = {}, role: Role = "all") => {
   const scope = Scope.makeUnsafe()
   const stop = () => Effect.runPromise(Scope.close(scope, Exit.void))
   defer(stop)
@@ -193,5 +168,5 @@ const startExporting = async (
 /** Starts a collector, and a service in the process of the tests, for what does not depend on the process. */
 export const startBoth = async (databaseUrl: string, env: Environment = {}) => {
   const collector = await startCollector()
-  return { collector, service: await startExporting(databaseUrl, collector, env) }
+  return { collector, service: await startExporting(databaseUrl, collector.url, env) }
 }

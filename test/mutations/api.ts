@@ -12,7 +12,7 @@ export const api = [
   mutating("api/schema/Fields.ts", "contract/Walk.fields")("ZAR ZMW ZWG", "ZAR ZMW ZWG DEM"),
   mutating("api/schema/Ids.ts", "contract/Walk.fields")("text(1, 160)", "text(1, 161)"),
   mutating("api/schema/Faults.ts", "contract/Campaigns")("JsonPointer.escapeToken(cut", "String(cut"),
-  mutating("api/schema/Fields.ts", "project/ProjectFile")("(?!0000)", ""),
+  fields("(?!0000)", ""),
   mutating("api/Requests.ts", "api/Document")('scheme: "bearer"', 'scheme: "Bearer"'),
   mutating("api/document/Document.ts", "api/Document")("operation.operationId = name", ""),
   mutating("api/document/Parameters.ts", "api/Document")(
