@@ -4,7 +4,8 @@
  * again.
  */
 import { Duration } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import type { Statement } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { CampaignId, ChannelId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
 import { later } from "../sql/Times.ts"
@@ -20,8 +21,6 @@ import {
   uncalledAttempts
 } from "./Messages/Record.ts"
 import { isAwake } from "../platform/Moves.ts"
-
-type Sql = SqlClient.SqlClient
 
 export interface Attempt {
   readonly projectId: ProjectId

@@ -29,7 +29,7 @@ const Connections = Context.Reference<{
   /** Maximum number of connections, over all pools. */
   readonly max: number
   readonly sockets: Sockets
-}>("developer-api-service/sql/Connections/Connections", {
+}>("developer-api-service/sql/Connections", {
   defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() })
 })
 

@@ -8,7 +8,8 @@
  */
 import { PgTypes } from "@effect/sql-pg"
 import { Clock, Context, Effect, Result } from "effect"
-import type { SqlClient, SqlError, Statement } from "effect/sql"
+import type { SqlError, Statement } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 
 /** Milliseconds between 1970-01-01 and 2000-01-01, the epoch of PostgreSQL. */
 const postgresEpoch = 946_684_800_000
@@ -104,8 +105,6 @@ export const registerTimestamps = (): void => {
     encode: (date) => encode(date.getTime())
   })
 }
-
-type Sql = SqlClient.SqlClient
 
 /**
  * Returns the current time as an SQL expression. The expression is stable within a statement, so a condition with it can use an

@@ -2,7 +2,8 @@
  * What all commands on a campaign share: the lock of the campaign, the order of the guards, and the problems; and the commands that
  * create, duplicate and delete one.
  */
-import type { SqlClient, Statement } from "effect/sql"
+import type { Statement } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { commanded } from "../../api/campaigns/Commands.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import {
@@ -21,7 +22,6 @@ import type { Audience } from "../../api/campaigns/Audience.ts"
 import type { CommandOf } from "../../api/campaigns/Commands.ts"
 import type { Kind } from "../../commands/Kind.ts"
 
-type Sql = SqlClient.SqlClient
 type Operation = keyof typeof commanded.moves
 
 export type Conflict =

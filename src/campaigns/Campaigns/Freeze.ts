@@ -1,10 +1,8 @@
 /** Freezes an audience: one statement classifies the candidates and stores the eligible ones. */
-import type { SqlClient } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { type AudienceFilter, exclusions } from "../../api/campaigns/Audience.ts"
 import type { AudienceId, CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import { abandonAudience, commandOn, maxCandidates } from "./Commands.ts"
-
-type Sql = SqlClient.SqlClient
 
 /**
  * The clients of a segment, or all clients. `OFFSET 0`, here and below, makes PostgreSQL look up each row by its key. Otherwise,

@@ -7,12 +7,10 @@
  *      │ └─────────┴─────────────┘  another attempt follows, later or on the fallback route; or an operator retries those that failed
  *      └──▶ skipped, failed, unknown
  */
-import type { SqlClient } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { machine, stepOf } from "../../api/schema/States.ts"
 import { isInDoubt, lastError, nextAttemptAt } from "../../messaging/Attempts.ts"
 import { isAwake } from "../../platform/Moves.ts"
-
-type Sql = SqlClient.SqlClient
 
 export const recipients = machine({
   states: ["pending", "sending", "sent", "failed", "unknown", "skipped"],

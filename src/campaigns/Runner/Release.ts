@@ -8,7 +8,8 @@
  * Each row is locked with SKIP LOCKED before it is changed, so the statement waits for no other.
  */
 import { Effect } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import type { Statement } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { stepOf } from "../../api/schema/States.ts"
 import { type Claim, giveUpMessages, makeMessages, type Terms as MessageTerms } from "../../messaging/Attempts.ts"
 import { type Limits, limitTables, shareOf } from "../../messaging/providers/ChannelLimits.ts"
@@ -16,8 +17,6 @@ import { recipients, stateAfter } from "./Recipients.ts"
 import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import { isAwake } from "../../platform/Moves.ts"
-
-type Sql = SqlClient.SqlClient
 
 /**
  * SQL for the id of a message: the same for each attempt on a route, until the recipient is retried after it has failed. The provider gets

@@ -1,6 +1,6 @@
 /** The addresses of clients on channels, which project files write as well, and campaigns read. */
 import { DateTime, Effect, Predicate } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { ClientAddresses } from "../../api/crm/Addresses.ts"
 import type { ClientId, ProjectId } from "../../api/schema/Ids.ts"
 import { ChannelNotFound, ClientArchived, ClientNotFound, type PreconditionFailed } from "../../api/Problems.ts"
@@ -9,8 +9,6 @@ import type { Kind } from "../../commands/Kind.ts"
 import { makeGrouped } from "../../commands/Grouped.ts"
 import { type Command, plain, preconditionFailed } from "../../commands/Command.ts"
 import type { MutationClient } from "../../commands/Mutations.ts"
-
-type Sql = SqlClient.SqlClient
 
 interface Stored extends ClientAddresses {
   readonly id: ClientId

@@ -4,7 +4,7 @@
  * `campaigns/Retention.ts` removes them in batches. The records that refer to a client and its stored events have no such bound. If
  * they are too many for the timeout of a statement, nothing is changed, and the answer is 503.
  */
-import type { SqlClient } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { ClientId } from "../../api/schema/Ids.ts"
 import { ClientNotFound, type PreconditionFailed } from "../../api/Problems.ts"
 import { matches, type Mutation, plain, preconditionFailed } from "../../commands/Command.ts"
@@ -12,8 +12,6 @@ import { append, appendedInstallations, type EventContext, eventType } from "../
 import * as Clients from "../ClientColumns.ts"
 import * as Deals from "../DealColumns.ts"
 import { addActiveClients, lockCapacity } from "../ClientColumns.ts"
-
-type Sql = SqlClient.SqlClient
 
 /**
  * Locks the client, then what refers to it: each kind by id, as every statement does. A command that sets a reference to the client

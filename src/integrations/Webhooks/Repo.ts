@@ -1,6 +1,7 @@
 /** SQL: `configure` creates, changes or enables a webhook; `rotate` replaces its secret. */
 import { Data, Duration, Option } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import type { Statement } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { WebhookConfigure } from "../../api/integrations/Webhooks.ts"
 import {
@@ -13,8 +14,6 @@ import {
 import { matches, type Mutation, plain, preconditionFailed, type Refusal } from "../../commands/Command.ts"
 import { recovered } from "../deliveries/States.ts"
 import { signingSecretsMax, type StoredHeaders } from "../endpoints/WebhookSecrets.ts"
-
-type Sql = SqlClient.SqlClient
 
 /**
  * Reads the installation, and locks its webhook. `seen` has the version of the webhook in the statement's snapshot, and the

@@ -1,6 +1,6 @@
 /** Stores staged batches of project files, and evaluates them with the installation's profile (contract §11, §12). */
 import { Array, Effect } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { createHash } from "node:crypto"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { canonicalJson } from "../../commands/Command.ts"
@@ -15,8 +15,6 @@ import {
   unsupportedFields
 } from "./Evaluation.ts"
 import type { ImportPreview, UnsupportedField } from "../../api/integrations/Installations.ts"
-
-type Sql = SqlClient.SqlClient
 
 /** Without `stagedRecords` the batch keeps its records. */
 interface Installation {

@@ -1,5 +1,6 @@
 /** SQL that creates and reads a message. */
-import type { SqlClient, Statement } from "effect/sql"
+import type { Statement } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { ChannelId, ConversationId, MessageId, ProjectId } from "../../api/schema/Ids.ts"
 import type { MessageReceipt, ProviderType } from "../../api/messaging/Messaging.ts"
 import { ConversationNotFound } from "../../api/Problems.ts"
@@ -7,8 +8,6 @@ import { selectList } from "../../sql/Columns.ts"
 import { type Mutation, plain } from "../../commands/Command.ts"
 import type { EventContext } from "../../outbox/Outbox.ts"
 import { uncalled } from "./States.ts"
-
-type Sql = SqlClient.SqlClient
 
 export interface Message extends MessageReceipt {
   /** Milliseconds until the lease of an attempt in flight ends, or until the next attempt; null if there is neither. */

@@ -1,6 +1,6 @@
 /** Resolves the channels of a file: config members that the file omits keep the stored values. */
 import { Effect, Equal, Predicate, Record, Result } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { ChannelId } from "../../api/schema/Ids.ts"
 import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { type ChannelConfig, connectors, openConfig, sealConfig } from "../../messaging/providers/Connectors.ts"
@@ -8,7 +8,6 @@ import type { Fault } from "../../api/schema/Faults.ts"
 import type { SecretBox } from "../../secrets/SecretBox.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
-type Sql = SqlClient.SqlClient
 type Given = NonNullable<ProjectFile["channels"]>[number]
 
 interface Old {

@@ -3,7 +3,7 @@
  * stored deal and its pipeline.
  */
 import { Effect, Struct } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { type Deal, dealRules, missingOfMoney } from "../../api/crm/Deals.ts"
 import type { DealId, PipelineId, StageId } from "../../api/schema/Ids.ts"
 import * as Record from "../../crm/DealColumns.ts"
@@ -11,7 +11,6 @@ import { selectList } from "../../sql/Columns.ts"
 import type { Fault } from "../../api/schema/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 
-type Sql = SqlClient.SqlClient
 type StagesByPipeline = ReadonlyMap<PipelineId, ReadonlySet<StageId>>
 
 export interface Pipelines {

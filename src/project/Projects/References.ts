@@ -1,12 +1,10 @@
 /** Finds faults that concern several records of a project file: repeated ids and missing references. */
 import { Effect, Predicate, Record } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { Fault } from "../../api/schema/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
 import { parts } from "./Parts.ts"
 import type { Pipelines } from "./Deals.ts"
-
-type Sql = SqlClient.SqlClient
 
 /**
  * What a file must not repeat: the values at a path, in the whole file or in one list. If `members` is given, only these members

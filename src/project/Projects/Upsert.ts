@@ -1,11 +1,11 @@
 /** Creates or updates the records of one part of a project file, in one statement and two more for each list. */
 import { Effect } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import type { Statement } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { type Column, listOf } from "../../sql/Columns.ts"
 import { type FileRecord, hasValues, type List, type Part } from "./Parts.ts"
 
-type Sql = SqlClient.SqlClient
 type Fragment = Statement.Fragment
 
 export interface Counts {

@@ -8,10 +8,8 @@
  * stay free. A slot is cheap: an attempt that waits for its answer costs a connection and a timer.
  */
 import { isAwake } from "../../../platform/Moves.ts"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
-
-type Sql = SqlClient.SqlClient
 
 export interface Endpoint {
   readonly projectId: ProjectId
