@@ -77,7 +77,7 @@ export const plain = <All extends ReadonlyArray<unknown>>(
   ...classes: { readonly [I in keyof All]: { readonly code: string; new (): All[I] } }
 ): Problems<All[number]> => Object.fromEntries(classes.map((Class) => [Class.code, () => new Class()]))
 
-/** A mutation of one command for `mutate`, in the dialect of `Attempt.ts`. */
+/** A mutation of one command for `mutate`, in the dialect of `Kind.ts`. */
 export interface Mutation<Problem> {
   readonly at: Date
   readonly decided: Statement.Fragment

@@ -152,25 +152,16 @@ export const replayOrRun = <Returned, E>(
 ): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused | ServiceUnavailable> => {
   const { keys, stored, turn } = client
   const inTurn = Effect.andThen(turn(command.projectId), run)
-  const known = (first: Stored | undefined): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused> =>
-    first === undefined ? inTurn : replay(command, first)
+  const replayOr = <E2>(otherwise: Effect.Effect<Outcome<Returned>, E2>) =>
+    Effect.flatMap(stored(command), (first): Effect.Effect<Outcome<Returned>, E2 | IdempotencyKeyReused> =>
+      first === undefined ? otherwise : replay(command, first)
+    )
   return Effect.catchIf(
-    keys.has(command) ? Effect.flatMap(stored(command), known) : inTurn,
+    keys.has(command) ? replayOr(inTurn) : inTurn,
     (error): error is E & ProjectLocked => error instanceof ProjectLocked,
-    (locked) => replayWhileLocked<Returned>(client, command, locked)
+    (locked) => replayOr(Effect.fail(locked))
   )
 }
-
-const replayWhileLocked = <Returned>(
-  { stored }: MutationClient,
-  command: Command,
-  locked: ProjectLocked
-): Effect.Effect<Outcome<Returned>, IdempotencyKeyReused | ServiceUnavailable> =>
-  Effect.flatMap(
-    stored(command),
-    (first): Effect.Effect<Outcome<Returned>, IdempotencyKeyReused | ServiceUnavailable> =>
-      first === undefined ? Effect.fail(locked) : replay(command, first)
-  )
 
 export const outcomeOf = <Problem, Returned>(
   client: MutationClient,

@@ -16,12 +16,8 @@ import { type Problem, problemBody } from "../http/path/ProblemResponse.ts"
 import { type Batched, hasCreated } from "../http/path/Handlers.ts"
 import { without } from "./References.ts"
 
-interface Batch {
-  readonly id: string
-}
-
 /** Stores the key of a batch. The outcome is the id of the batch. */
-const begin = (sql: SqlClient.SqlClient): Kind<Batch, never> => ({
+const begin = (sql: SqlClient.SqlClient): Kind<{ readonly id: string }, never> => ({
   args: { id: "text" },
   decided: () => sql`
     decided AS MATERIALIZED (
@@ -31,10 +27,6 @@ const begin = (sql: SqlClient.SqlClient): Kind<Batch, never> => ({
   effect: () => sql`nothing AS (SELECT)`,
   problems: {}
 })
-
-interface Item {
-  readonly externalId: string
-}
 
 type Never = IdempotencyKeyReused | PreconditionFailed
 
@@ -46,7 +38,7 @@ type Done<E> =
 /** Makes a function that runs a batch. An item has a key of its own and no condition, so it has no problem of these (`Never`). */
 export const makeBatch = Effect.map(Mutations, (mutations) => {
   const beginning = makeGrouped(mutations, begin(mutations.sql))
-  return Effect.fnUntraced(function* <I extends Item, E extends Problem>(
+  return Effect.fnUntraced(function* <I extends { readonly externalId: string }, E extends Problem>(
     command: Command,
     items: ReadonlyArray<I>,
     upsert: (command: Command, item: I) => Effect.Effect<Outcome<unknown>, E | Never | ServiceUnavailable>

@@ -72,11 +72,7 @@ const list = (sql: Sql, projectId: ProjectId, dealId: DealId, window: Window) =>
 const version_conflict = ({ version }: Refusal) =>
   new VersionConflict({ detail: VersionConflict.detail("note", version), currentVersion: version })
 
-interface NewNote extends NoteCreate, NotePath {
-  readonly authorKeyId: KeyId
-}
-
-const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
+const create = (sql: Sql): Kind<NoteCreate & NotePath & { readonly authorKeyId: KeyId }, NoteNotFound> => ({
   args: { id: "text", dealId: "text", body: "text", authorKeyId: "text" },
   decided: () => sql`
     decided AS MATERIALIZED (
@@ -97,10 +93,8 @@ const create = (sql: Sql): Kind<NewNote, NoteNotFound> => ({
 const stored = (sql: Sql) =>
   sql`SELECT FROM notes WHERE project_id = command.project_id AND id = command.id AND deal_id = command."dealId"`
 
-interface NoteChange extends NotePatch, NotePath {}
-
 /** Concurrent patches of a note run one after the other. Each patch sees the version that the previous patch has written. */
-const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | PreconditionFailed | VersionConflict> => ({
+const patch = (sql: Sql): Kind<NotePatch & NotePath, NoteNotFound | PreconditionFailed | VersionConflict> => ({
   args: { id: "text", dealId: "text", body: "text", expectedVersion: "bigint" },
   takes: ({ id }) => [id],
   decided: ({ absent, holds, inOrder, locked }) => sql`
@@ -131,11 +125,9 @@ const patch = (sql: Sql): Kind<NoteChange, NoteNotFound | PreconditionFailed | V
   problems: { ...preconditionFailed, ...plain(NoteNotFound), version_conflict }
 })
 
-interface NoteRemoval extends NotePath {
-  readonly expectedVersion: number
-}
-
-const remove = (sql: Sql): Kind<NoteRemoval, NoteNotFound | PreconditionFailed | VersionConflict> => ({
+const remove = (
+  sql: Sql
+): Kind<NotePath & Pick<NotePatch, "expectedVersion">, NoteNotFound | PreconditionFailed | VersionConflict> => ({
   args: { id: "text", dealId: "text", expectedVersion: "bigint" },
   takes: ({ id }) => [id],
   decided: ({ absent, holds, inOrder, locked }) => sql`

@@ -25,16 +25,11 @@ interface Target {
   readonly secrets: string
 }
 
-interface Sent {
-  readonly answer: WebhookTest
-  readonly isSuccess: boolean
-}
-
 /** Makes a function that sends a test event to a webhook. */
 export const makeSendTest = Effect.gen(function* () {
   const sender = yield* Sender
   const open = secretsOf(yield* SecretBox)
-  return Effect.fn("sendTestEvent")(function* (projectId: ProjectId, webhook: Target): Effect.fn.Return<Sent> {
+  return Effect.fn("sendTestEvent")(function* (projectId: ProjectId, webhook: Target) {
     const startedAt = yield* Clock.currentTimeMillis
     const body = bodyOf({
       projectId,
@@ -56,7 +51,7 @@ export const makeSendTest = Effect.gen(function* () {
         })
       })
     )
-    const answer = {
+    const answer: WebhookTest = {
       statusCode: outcome._tag === "answered" ? outcome.status : null,
       durationMs: Math.round(Duration.toMillis(took)),
       errorCode: outcome._tag === "failed" ? outcome.code : null

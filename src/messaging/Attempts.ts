@@ -8,15 +8,20 @@ import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { CampaignId, ChannelId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import type { ProviderType } from "../api/messaging/Messaging.ts"
-import { later } from "../sql/Times.ts"
+import { instant, later } from "../sql/Times.ts"
 import { type Limits, limitTables, shareOf } from "./providers/ChannelLimits.ts"
-import { after, attemptAfter, before, givenUp, isWaiting, longestWait, type Result } from "./Messages/States.ts"
 import {
+  after,
+  attemptAfter,
+  before,
   columns,
   endedLog,
+  givenUp,
   inDoubt,
-  instant,
+  isWaiting,
+  longestWait,
   type Message,
+  type Result,
   startedAttempt,
   uncalledAttempts
 } from "./Messages/Record.ts"

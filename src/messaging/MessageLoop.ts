@@ -1,6 +1,6 @@
 /**
  * Makes the attempts to send messages, except the first attempt of a reply, which the request makes. Takes over attempts of dead
- * processes. Any number of processes may run this loop. `Messages/States.ts` has the states of a message and the moves between
+ * processes. Any number of processes may run this loop. `Messages/Record.ts` has the states of a message and the moves between
  * them. A source returns leased attempts:
  *
  *   due messages        this loop claims messages of conversations whose next attempt is due (`Attempts.ts`)

@@ -6,8 +6,7 @@ import { type MessageAttempt, type MessageStatus, messageStatuses } from "../api
 import { Operator, recordAction } from "../operators/Audit.ts"
 import { lacks, Refused, requireProject, servedProject } from "../operators/Refusals.ts"
 import { complete, type Found, foundOf, isCreatedIn, type RangeByAge, scanLimit, showing } from "../operators/Search.ts"
-import { endedLog } from "./Messages/Record.ts"
-import { after, attemptAfter, before, type Move } from "./Messages/States.ts"
+import { after, attemptAfter, before, endedLog, type Move } from "./Messages/Record.ts"
 import { selectList } from "../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../sql/Batches.ts"
 

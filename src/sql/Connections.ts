@@ -22,6 +22,8 @@ import { Settings } from "../platform/Settings.ts"
 import { connect, type Socket } from "node:net"
 import { MetricsEnabled } from "../telemetry/Telemetry.ts"
 
+const unset = () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() })
+
 /** Settings of the connections in addition to `DatabaseUrl`. */
 const Connections = Context.Reference<{
   /** The URL of PostgreSQL itself, if `DatabaseUrl` is a pooler. */
@@ -30,7 +32,7 @@ const Connections = Context.Reference<{
   readonly max: number
   readonly sockets: Sockets
 }>("developer-api-service/sql/Connections", {
-  defaultValue: () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() })
+  defaultValue: unset
 })
 
 /** The URL of the database: `DATABASE_URL`, or the URL of the embedded PostgreSQL. The layers also provide `Connections`. */
@@ -39,10 +41,7 @@ export class DatabaseUrl extends Context.Service<DatabaseUrl, Redacted.Redacted>
 ) {
   /** Provides a database other than the one in the settings. */
   static readonly at = (url: Redacted.Redacted) =>
-    Layer.merge(
-      Layer.succeed(DatabaseUrl, url),
-      Layer.sync(Connections, () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() }))
-    )
+    Layer.merge(Layer.succeed(DatabaseUrl, url), Layer.sync(Connections, unset))
 
   /** Without `mayCreate` an embedded database has to exist. */
   static readonly layer = (usedBy: "service" | "command", mayCreate = true) =>

@@ -181,11 +181,9 @@ const duration = Metric.histogram("db_client_operation_duration_seconds", {
   boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
 })
 
-const unmeasured = () => {}
-
 /** Measures a statement from now on, until the returned function is called. */
 const measure = (context: Context.Context<never>): (() => void) => {
-  if (!Context.get(context, MetricsEnabled)) return unmeasured
+  if (!Context.get(context, MetricsEnabled)) return () => {}
   const began = performance.now()
   inFlight.modifyUnsafe(1, context)
   return () => {

@@ -119,6 +119,10 @@ export const DatabaseClock = Context.Reference<(sql: Sql) => Effect.Effect<State
 export const databaseNow = (sql: Sql): Effect.Effect<Effect.Effect<Statement.Fragment>> =>
   Effect.map(DatabaseClock, (clock) => Effect.suspend(() => clock(sql)))
 
+/** Formats a time as in the contract: RFC 3339 in UTC, with milliseconds. */
+export const instant = (sql: Sql, time: Statement.Fragment) =>
+  sql`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
 export const later = (sql: Sql, from: Statement.Fragment, millis: number | null): Statement.Fragment =>
   sql`(${from} + ${millis}::float8 * interval '1 millisecond')`
 

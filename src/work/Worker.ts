@@ -38,6 +38,7 @@ const reconnectAfter = Duration.millis(100)
  */
 const graceAfterLoss = Duration.millis(1_500)
 const graceAfterStart = Duration.millis(1_500)
+/** Time without a heartbeat after which a worker that still has its lock counts as hung. */
 const stalledAfter = Duration.seconds(15)
 /** Maximum time for which the start of the process waits for the lock. After this time, the start continues without the lock. */
 const startTimeout = Duration.seconds(5)
@@ -89,9 +90,6 @@ const liveIds = (sql: SqlClient.SqlClient) => sql`
   WHERE locktype = 'advisory' AND objsubid = 2 AND granted
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-/** Time without a heartbeat after which a worker that still has its lock counts as hung. */
-const hungAfter = stalledAfter
-
 /** What the session of a worker is called: its role, its version, and the name of its host. PostgreSQL keeps 63 bytes. */
 const sessionNameOf = (role: Role) => `developer-api worker ${role} ${manifest.version} ${hostname()}`.slice(0, 63)
 
@@ -110,7 +108,7 @@ export interface LiveWorker {
 export const listWorkers = (sql: SqlClient.SqlClient) => sql<LiveWorker>`
   SELECT to_hex(id) AS id, coalesce(word[3], 'unknown') AS role, coalesce(word[4], 'unknown') AS version,
     coalesce(word[5], 'unknown') AS host, "startedAt", "silentSeconds",
-    "silentSeconds" > ${Duration.toSeconds(hungAfter)}::float8 AS "isHung"
+    "silentSeconds" > ${Duration.toSeconds(stalledAfter)}::float8 AS "isHung"
   FROM (
     -- A session that was lost may hold the lock beside the one that replaced it.
     SELECT DISTINCT ON (live.id) live.id, string_to_array(application_name, ' ') AS word, backend_start AS "startedAt",

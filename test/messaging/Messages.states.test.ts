@@ -6,7 +6,7 @@ import { ChannelId, ConversationId, MessageId, ProjectId } from "../../src/api/s
 import { type Attempt, claim, record } from "../../src/messaging/Attempts.ts"
 import { settle } from "../../src/messaging/Messages.ts"
 import { targetsOf } from "../../src/api/schema/States.ts"
-import { attemptAfter, messages, type Result } from "../../src/messaging/Messages/States.ts"
+import { attemptAfter, messages, type Result } from "../../src/messaging/Messages/Record.ts"
 import { begun, conversations, httpChannel, open, placesIn } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { limitsOf, timeOf } from "../support/Claims.ts"

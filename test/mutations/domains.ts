@@ -95,8 +95,8 @@ export const domains = [
     "LIMIT paced.quota + ${maxSkipped}::int FOR NO KEY UPDATE"
   ),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("ORDER BY turn, ", "ORDER BY "),
-  mutating("messaging/Messages/States.ts", "campaigns/Runner.states")("number - 1 - earlier", "number - 1"),
-  mutating("messaging/Messages/States.ts", "messaging/Messages.retries")(
+  mutating("messaging/Messages/Record.ts", "campaigns/Runner.states")("number - 1 - earlier", "number - 1"),
+  mutating("messaging/Messages/Record.ts", "messaging/Messages.retries")(
     'inDoubt ? "ended_in_doubt" : "refused"',
     '"refused"'
   ),

@@ -156,12 +156,10 @@ export const create = (sql: Sql): Kind<{ readonly id: CampaignId; readonly name:
   problems: {}
 })
 
-interface Current {
+export const current = (sql: Sql, projectId: ProjectId, id: CampaignId) => sql<{
   readonly version: number
   readonly audience: Audience | null
-}
-
-export const current = (sql: Sql, projectId: ProjectId, id: CampaignId) => sql<Current>`
+}>`
   SELECT campaigns.version,
     CASE WHEN audiences.id IS NOT NULL THEN json_build_object(
       'filter', filter, 'candidateCount', candidate_count, 'eligibleCount', eligible_count,

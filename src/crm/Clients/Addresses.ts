@@ -10,17 +10,12 @@ import { makeGrouped } from "../../commands/Grouped.ts"
 import { type Command, plain, preconditionFailed } from "../../commands/Command.ts"
 import type { MutationClient } from "../../commands/Mutations.ts"
 
-interface Stored extends ClientAddresses {
-  readonly id: ClientId
-  readonly version: number
-}
-
 interface Replacement extends ClientAddresses {
   readonly id: ClientId
 }
 
 export const makeAddresses = (sql: Sql, mutations: MutationClient) => {
-  const find = lookupBy<Stored>(
+  const find = lookupBy<Replacement & { readonly version: number }>(
     sql,
     (key) => sql`
       SELECT client.* FROM ${key} LEFT JOIN LATERAL (

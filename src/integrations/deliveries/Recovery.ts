@@ -5,6 +5,7 @@
 import type { SqlClient, Statement } from "effect/sql"
 import { isAwake } from "../../platform/Moves.ts"
 import type { Worker } from "../../work/Worker.ts"
+import { instant } from "../../sql/Times.ts"
 import { logWith } from "./DeliveryLoop/Results.ts"
 import { literalsOf } from "./States.ts"
 import type { Endpoint } from "./DeliveryLoop/Visits.ts"
@@ -70,9 +71,6 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
   WHERE health.ctid = freed.health_row AND (all_dead OR leases > 0)
   RETURNING health.project_id AS "projectId", health.installation_id AS "installationId"`
 }
-
-const instant = (sql: SqlClient.SqlClient, time: Statement.Fragment) =>
-  sql`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 /**
  * The entry of an attempt whose lease was lost. Its start follows from the length of a lease, which an earlier process may have

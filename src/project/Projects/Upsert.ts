@@ -23,7 +23,7 @@ const typed = (sql: Sql, columns: ReadonlyArray<Column>) =>
   sql.csv(columns.map(({ member, type }) => sql`${sql(member)} ${sql.literal(type)}`))
 
 /**
- * Applies records in which `flatten` (`Part.ts`) has replaced groups by members with a column each. For values that a file does
+ * Applies records in which `flatten` (`Parts.ts`) has replaced groups by members with a column each. For values that a file does
  * not set, the UPDATE uses `old`, the stored record. If the UPDATE waits for a lock, PostgreSQL reads `old` again, so values
  * that were committed meanwhile are kept.
  */
