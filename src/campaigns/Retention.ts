@@ -3,7 +3,7 @@
  * SKIP LOCKED before it is changed.
  */
 import { Effect } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { giveUpMessages } from "../messaging/Attempts.ts"
 import { batch } from "../work/Retention.ts"
 import { isAwake } from "../platform/Moves.ts"
@@ -20,7 +20,7 @@ interface Pruned {
  * recipients, an abandoned one for as long as its messages, to which its id leads (`eraseTexts`): until those of unknown outcome are
  * settled, and for `MESSAGE_RETENTION` from then on.
  */
-export const pruneAudiences = (sql: SqlClient.SqlClient, horizon: Date) => {
+export const pruneAudiences = (sql: Sql, horizon: Date) => {
   const most = sql.literal(String(batch))
 
   /** Maximum number of audiences that one statement visits. */
@@ -134,8 +134,6 @@ export const pruneAudiences = (sql: SqlClient.SqlClient, horizon: Date) => {
   return Effect.map(Effect.all([giveUp, pruneAbandoned, pruneEnded]), (steps) => steps.flat().some(({ more }) => more))
 }
 
-type Sql = SqlClient.SqlClient
-
 /** Maximum number of erasures that one statement serves. */
 const served = 20
 
@@ -152,7 +150,7 @@ const most = String(batch)
  */
 export const eraseTexts = (sql: Sql, horizon: Date) =>
   Effect.map(
-    sql<{ readonly more: boolean }>`
+    sql<Pruned>`
   WITH erasure AS MATERIALIZED (
     SELECT project_id, id AS erasure_id, client_id, conversation_ids, erased_at FROM erasures
     WHERE (NOT passed OR erased_at < ${horizon}) AND ${isAwake(sql, "project_id")}
@@ -209,7 +207,7 @@ const messages = (sql: Sql) => sql`
     FOR NO KEY UPDATE OF messages SKIP LOCKED
   ),
   erased_message AS (
-    UPDATE messages SET address = '', text = '', attempt_log = ${without("reason")(sql)}
+    UPDATE messages SET address = '', text = '', attempt_log = ${without(sql, "reason")}
     FROM open_message WHERE messages.project_id = open_message.project_id AND messages.id = open_message.id
   )`
 
@@ -233,7 +231,7 @@ const deliveries = (sql: Sql) => sql`
     FOR NO KEY UPDATE OF deliveries SKIP LOCKED
   ),
   erased_delivery AS (
-    UPDATE deliveries SET attempt_log = ${without("responseBody")(sql)}
+    UPDATE deliveries SET attempt_log = ${without(sql, "responseBody")}
     FROM open_delivery WHERE deliveries.project_id = open_delivery.project_id AND deliveries.id = open_delivery.id
   )`
 
@@ -261,7 +259,7 @@ const health = (sql: Sql) => sql`
   )`
 
 /** An SQL expression: the attempt log without a member of its entries. */
-const without = (member: "reason" | "responseBody") => (sql: Sql) =>
+const without = (sql: Sql, member: "reason" | "responseBody") =>
   sql.literal(`coalesce((
     SELECT jsonb_agg(entry - '${member}' ORDER BY place)
     FROM jsonb_array_elements(attempt_log) WITH ORDINALITY AS log (entry, place)

@@ -54,8 +54,9 @@ export interface Kind<Args, Problem> {
    */
   readonly takes?: (args: Args) => ReadonlyArray<string>
   /**
-   * Common table expressions that lock the records and check the guards. The last one is named `decided`: it has the columns
-   * of `command`, and `failure`, `faults`, `resource_id`, `changed`, `version` and the columns that the effect needs.
+   * Common table expressions over `command (ord, project_id, key, fingerprint, at, origin, contact_capacity, default_pipeline_id,
+   * time_zone, …arguments)`, which lock the records and check the guards. The last one is named `decided`: it has the columns of
+   * `command`, and `failure text`, `faults text[]`, `resource_id`, `changed`, `version` and the columns that the effect needs.
    */
   readonly decided: (form: Form) => Statement.Fragment
   /**
@@ -63,6 +64,7 @@ export interface Kind<Args, Problem> {
    * free. `claim` has the columns of `decided`.
    */
   readonly effect: (form: Form) => Statement.Fragment
+  /** An expression for a value that only the first run of a command returns; it is not stored. */
   readonly returning?: (form: Form) => Statement.Fragment
   /**
    * The types of the change's events, and the common table expressions after `effect` that append them. They and `returning` are
@@ -86,24 +88,15 @@ export interface Attempt<Returned> {
   readonly returned: Returned
 }
 
+/** The parts of one statement, as in `Kind`. */
 interface Parts {
   /** A query of the commands, with the columns `ord`, `project_id`, `key`, `fingerprint`, `at`, `origin` and the arguments. */
   readonly requested: Statement.Fragment
   readonly isOne: boolean
   /** A condition, as `AND …`, without which the project of a command has no row. */
   readonly entering?: Statement.Fragment | undefined
-  /**
-   * Common table expressions over `command (ord, project_id, key, fingerprint, at, origin, contact_capacity, default_pipeline_id,
-   * time_zone, …arguments)`. The last one is `decided`: the columns of `command`, `failure text`, `faults text[]`,
-   * `resource_id`, `changed`, `version` and those that the effect needs.
-   */
   readonly decided: Statement.Fragment
-  /**
-   * Common table expressions that apply the changes of the commands in `claim`. `claim` has the rows of `decided` whose keys this
-   * statement has inserted.
-   */
   readonly effect: Statement.Fragment
-  /** An expression for a value that only the first run of a command returns; it is not stored. */
   readonly returning?: Statement.Fragment | undefined
 }
 

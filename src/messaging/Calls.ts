@@ -31,7 +31,7 @@ import { type Message, messages, resultOf } from "./Messages/Record.ts"
 import { outcomes, Providers } from "./providers/Connectors.ts"
 import { type ProviderType, providerTypes } from "../api/messaging/Messaging.ts"
 import { isAwake } from "../platform/Moves.ts"
-import { atZero, MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { atZero, increment } from "../telemetry/Telemetry.ts"
 
 /** The message after the attempt; none if another process or an operator has already ended the attempt. */
 type Recorded = Option.Option<Message>
@@ -188,9 +188,7 @@ export const metrics = Layer.effectDiscard(
 )
 
 const count = (provider: ProviderType, outcome: string) =>
-  Effect.flatMap(MetricsEnabled, (measured) =>
-    measured ? Metric.update(Metric.withAttributes(attempts, { provider, outcome }), 1) : Effect.void
-  )
+  increment(Metric.withAttributes(attempts, { provider, outcome }))
 
 const depth = Metric.gauge("message_queue_depth", {
   description: "Messages of conversations that wait for another attempt, due or not"

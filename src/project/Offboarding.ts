@@ -11,8 +11,6 @@ import type { State } from "../platform/Moves.ts"
 import { recordServiceAction } from "../operators/Audit.ts"
 import { ProjectUnknown } from "../operators/Refusals.ts"
 
-export { tablesOf }
-
 const batch = 2_000
 
 /** The project is being moved, or another database serves it. Nothing of it was removed. */
@@ -20,12 +18,6 @@ class ProjectMoves extends Data.TaggedError("ProjectMoves")<{ readonly projectId
   override get message() {
     return `Project ${this.projectId} is being moved: end that by \`project move\` at its source`
   }
-}
-
-/** The number of removed rows by table. It does not include rows that earlier, interrupted runs removed. */
-interface Removal {
-  readonly projectId: ProjectId
-  readonly deleted: Readonly<Record<string, number>>
 }
 
 /** Whether rows can't be removed yet because other rows reference them. The next pass over all tables tries them again. */
@@ -48,6 +40,7 @@ export const removeProject = Effect.fn("removeProject")(
     if (marked === "moved") return yield* new ProjectMoves({ projectId })
     const tables = yield* tablesOf(sql)
     if (marked === "before") yield* Effect.forEach(tables, ({ name }) => vacuum(sql, name), { discard: true })
+    /** The number of removed rows by table, without those that earlier, interrupted runs removed. */
     const deleted: Record<string, number> = {}
     let rows = 0
 
@@ -80,7 +73,7 @@ export const removeProject = Effect.fn("removeProject")(
           () => Effect.succeedNone
         )
       )
-      if (Option.isSome(gone)) return { projectId, deleted } satisfies Removal
+      if (Option.isSome(gone)) return { projectId, deleted }
     }
   },
   Effect.catchTag("SqlError", Effect.die)
@@ -100,7 +93,7 @@ interface Table {
 const first = ["endpoint_health", "campaigns", "messages"]
 
 /** Returns the tables with a column `project_id`, except `projects`. A table comes before the tables that it references. */
-const tablesOf = (sql: Sql) =>
+export const tablesOf = (sql: Sql) =>
   Effect.map(
     sql<Table>`
       SELECT quote_ident(relname) AS name,

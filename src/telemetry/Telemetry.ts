@@ -2,7 +2,7 @@
  * OpenTelemetry: exports traces, metrics and logs over OTLP/HTTP if an endpoint is set. Log lines go to standard error, with level, message,
  * annotations and trace id. Secrets are redacted.
  */
-import { Cause, Context, Effect, Layer, Logger, type Metric, Option, References, Tracer } from "effect"
+import { Cause, Context, Effect, Layer, Logger, Metric, Option, References, Tracer } from "effect"
 import { Settings } from "../platform/Settings.ts"
 import { redactSecrets } from "../platform/Text.ts"
 
@@ -32,6 +32,10 @@ export const atZero = (series: ReadonlyArray<Metric.Metric<number, unknown>>): E
     if (Context.get(context, MetricsEnabled)) for (const each of series) each.valueUnsafe(context)
     return Effect.void
   })
+
+/** Adds one to a counter, if metrics are recorded. */
+export const increment = (counter: Metric.Counter<number>): Effect.Effect<void> =>
+  Effect.flatMap(MetricsEnabled, (measured) => (measured ? Metric.update(counter, 1) : Effect.void))
 
 /** The SDK is loaded only if an endpoint is set, because loading it takes longer than the rest of a start. */
 const exported = Layer.unwrap(

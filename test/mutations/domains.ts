@@ -71,7 +71,7 @@ export const domains = [
     "UNION ALL\n    SELECT erasure.project_id, erasure_id, NULL"
   ),
   erasedTexts("UPDATE erasures SET passed = true FROM finished", "DELETE FROM erasures USING finished"),
-  erasedTexts('without("reason")(sql)', 'sql.literal("attempt_log")'),
+  erasedTexts('without(sql, "reason")', 'sql.literal("attempt_log")'),
   attempts("entry - 'reason'", "entry", "contract/Erased"),
   attempts("IS DISTINCT FROM '' AS reachable", "IS NOT NULL AS reachable", "contract/Erased"),
   mutating("messaging/Messages/Record.ts", "contract/Erase")("AND conversations.address <> ''", ""),

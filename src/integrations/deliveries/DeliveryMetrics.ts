@@ -6,7 +6,7 @@
 import { Effect, Layer, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
 import { isAwake } from "../../platform/Moves.ts"
-import { atZero, MetricsEnabled } from "../../telemetry/Telemetry.ts"
+import { atZero, increment } from "../../telemetry/Telemetry.ts"
 import { listDue } from "../endpoints/WebhookList.ts"
 import type { Result } from "./DeliveryLoop/Results.ts"
 import type { Move } from "./States.ts"
@@ -69,14 +69,9 @@ export const layer = Layer.effectDiscard(
   ])
 )
 
-export const countHostExhausted = Effect.flatMap(MetricsEnabled, (measured) =>
-  measured ? Metric.update(hostExhausted, 1) : Effect.void
-)
+export const countHostExhausted = increment(hostExhausted)
 
-export const countDisabled = (reason: "gone" | "failing") =>
-  Effect.flatMap(MetricsEnabled, (measured) =>
-    measured ? Metric.update(Metric.withAttributes(disabled, { reason }), 1) : Effect.void
-  )
+export const countDisabled = (reason: "gone" | "failing") => increment(Metric.withAttributes(disabled, { reason }))
 
 const snapshot = Metric.gauge("database_oldest_snapshot_seconds", {
   description: "For how long the oldest snapshot of the database is open: nothing that ended since can be cleaned up"

@@ -53,13 +53,10 @@ export const createLedger = (sql: SqlClient.SqlClient) => sql`
 export const record = (sql: SqlClient.SqlClient, { checksum, name }: Migration) => sql`
   INSERT INTO applied_migrations (name, checksum) VALUES (${name}, ${checksum})`
 
-/** Migrations that are not applied yet, and the number of applied ones of a newer version. */
-interface Status {
-  readonly pending: ReadonlyArray<Migration>
-  readonly newer: number
-}
-
-/** Compares the ledger with the migrations of this version. Without a ledger, all migrations are pending. */
+/**
+ * Compares the ledger with the migrations of this version. Returns those that are not applied yet (`pending`; all, without a ledger), and
+ * the number of applied ones of a newer version.
+ */
 export const statusOf = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, known: ReadonlyArray<Migration>) {
   const [table] = yield* sql<{ exists: boolean }>`SELECT to_regclass('applied_migrations') IS NOT NULL AS exists`
   const applied =
@@ -84,7 +81,7 @@ export const statusOf = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, k
   }
   const names = new Set(applied.map(({ name }) => name))
   const pending = known.filter(({ name }) => !names.has(name))
-  return { pending, newer: applied.length - (known.length - pending.length) } satisfies Status
+  return { pending, newer: applied.length - (known.length - pending.length) }
 })
 
 /** Number of the last migration of the baseline, which creates all tables. */

@@ -8,19 +8,19 @@ import {
   make as makeQueues,
   namedPerClaim
 } from "../../../src/integrations/deliveries/DeliveryLoop/EndpointQueues.ts"
-import { makeSlots, type Slots, sizes } from "../../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
+import { makeSlots, sizes } from "../../../src/integrations/deliveries/DeliveryLoop/Visits.ts"
 import { claimOf as newClaim } from "../../support/Claims.ts"
 
 const holderOf = (name: string, suspect = false) => ({ projectId: ProjectId.make(name), suspect })
 
 /** The number of slots that a project may take. */
-const roomOf = (slots: Slots, { projectId, suspect }: ReturnType<typeof holderOf>) => {
+const roomOf = (slots: ReturnType<typeof makeSlots>, { projectId, suspect }: ReturnType<typeof holderOf>) => {
   const { holders, newcomer } = slots.rooms()[suspect ? "suspect" : "healthy"]
   return holders.find((holder) => holder.projectId === projectId)?.room ?? newcomer
 }
 
 /** Takes as many slots as the project may. */
-const fill = (slots: Slots, holder: ReturnType<typeof holderOf>) => {
+const fill = (slots: ReturnType<typeof makeSlots>, holder: ReturnType<typeof holderOf>) => {
   const room = roomOf(slots, holder)
   for (let n = 0; n < room; n++) slots.take(holder)
   return room

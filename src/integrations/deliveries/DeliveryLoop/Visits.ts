@@ -260,13 +260,7 @@ interface Holder {
   readonly suspect: boolean
 }
 
-export interface Slots {
-  readonly take: (holder: Holder) => void
-  readonly release: (holder: Holder) => void
-  readonly rooms: () => Rooms
-}
-
-export const makeSlots = (): Slots => {
+export const makeSlots = () => {
   const held: Readonly<Record<Pool, Map<ProjectId, number>>> = { healthy: new Map(), suspect: new Map() }
   const free = { ...sizes }
 
@@ -292,8 +286,8 @@ export const makeSlots = (): Slots => {
   }
 
   return {
-    take: (holder) => change(holder, 1),
-    release: (holder) => change(holder, -1),
-    rooms: () => ({ healthy: roomOf("healthy"), suspect: roomOf("suspect") })
+    take: (holder: Holder) => change(holder, 1),
+    release: (holder: Holder) => change(holder, -1),
+    rooms: (): Rooms => ({ healthy: roomOf("healthy"), suspect: roomOf("suspect") })
   }
 }
