@@ -61,18 +61,12 @@ const objects = new Map(
   )
 )
 
-/**
- * The texts for a problem that the document lacks, because no operation declares it. Every problem has at least the members of
- * `internal`.
- */
+/** The texts for a problem that no operation declares: it has at least the members of `internal`. */
 const undeclaredProblem = objects.get("internal") ?? []
 
 const comment = (indent: string, text: string) => `${indent}/** ${text.replaceAll("*/", "*\\/")} */`
 
-/**
- * A type literal in a declaration: the line number of each member by name, and the texts of each object that the type may
- * describe.
- */
+/** A type literal in a declaration: the line of each member by name, and the texts of each object that it may describe. */
 interface Literal {
   readonly lines: Map<string, number>
   readonly candidates: ReadonlyArray<Texts>
@@ -110,10 +104,7 @@ const documentMembers = (declaration: string): string => {
     .join("\n")
 }
 
-/**
- * Declares the members of RFC 9457 in each class of a problem, because the inherited declarations of the framework have no
- * texts.
- */
+/** Declares the members of RFC 9457 in each class of a problem, because those of the framework have no texts. */
 const declareProblemMembers = (declaration: string): string =>
   declaration.replaceAll(/^export declare class \w+ extends (\w+_base) \{$/gm, (line, base) => {
     const inherited = (name: string) => `InstanceType<typeof ${base}>["${name}"]`

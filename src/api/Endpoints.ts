@@ -138,10 +138,7 @@ export const recordOf = <Item extends Schema.Top, const Problems extends Readonl
   error: [notModified, PreconditionFailed, ...problems] as const
 })
 
-/**
- * The parameter `limit`: the maximum number of items on a page, in decimal digits only. The OpenAPI document declares an
- * integer.
- */
+/** The maximum number of items on a page, in decimal digits only. The OpenAPI document declares an integer. */
 const Limit = Schema.String.check(
   Schema.makeFilter((text: string) => /^(?:[1-9][0-9]?|100)$/.test(text), {
     expected: "an integer from 1 to 100",

@@ -6,28 +6,11 @@
 import { Context } from "effect"
 import { HttpApiMiddleware } from "effect/http-api"
 import { Principal } from "./Access.ts"
-import {
-  BodyTooLarge,
-  CredentialInvalid,
-  CredentialMissing,
-  EntitlementUnavailable,
-  HeadersTooLarge,
-  Internal,
-  MalformedJson,
-  MembershipUnavailable,
-  ModuleUnavailable,
-  RateLimiterUnavailable,
-  RateLimitExceeded,
-  RequestTimeout,
-  ScopeMissing,
-  ServiceUnavailable,
-  UnsupportedMediaType,
-  ValidationFailed
-} from "./Problems.ts"
+import * as Problems from "./Problems.ts"
 
 /** Renders the problems of an operation. Failures of the service are its own; two are of a connection, before any operation. */
 export class Operation extends HttpApiMiddleware.Service<Operation>()("developer-api-service/api/Requests/Operation", {
-  error: [RequestTimeout, HeadersTooLarge, Internal, ServiceUnavailable]
+  error: [Problems.RequestTimeout, Problems.HeadersTooLarge, Problems.Internal, Problems.ServiceUnavailable]
 }) {}
 
 /** The security scheme of the OpenAPI document. `bearer` is in lower case, because viewers do not recognize other spellings. */
@@ -43,15 +26,15 @@ export class Authentication extends HttpApiMiddleware.Service<Authentication, { 
   {
     requiredForClient: true,
     error: [
-      CredentialMissing,
-      CredentialInvalid,
-      EntitlementUnavailable,
-      ModuleUnavailable,
-      MembershipUnavailable,
-      ScopeMissing,
-      ServiceUnavailable,
-      RateLimitExceeded,
-      RateLimiterUnavailable
+      Problems.CredentialMissing,
+      Problems.CredentialInvalid,
+      Problems.EntitlementUnavailable,
+      Problems.ModuleUnavailable,
+      Problems.MembershipUnavailable,
+      Problems.ScopeMissing,
+      Problems.ServiceUnavailable,
+      Problems.RateLimitExceeded,
+      Problems.RateLimiterUnavailable
     ]
   }
 ) {}
@@ -60,7 +43,7 @@ export class Authentication extends HttpApiMiddleware.Service<Authentication, { 
 export class RequestShape extends HttpApiMiddleware.Service<RequestShape>()(
   "developer-api-service/api/Requests/RequestShape",
   {
-    error: ValidationFailed
+    error: Problems.ValidationFailed
   }
 ) {}
 
@@ -83,5 +66,5 @@ export const MaxBody = Context.Reference<BodyLimits>("developer-api-service/api/
 
 /** Reads the body of an operation that takes one: its size, its media type, its syntax and its shape. */
 export class JsonBody extends HttpApiMiddleware.Service<JsonBody>()("developer-api-service/api/Requests/JsonBody", {
-  error: [BodyTooLarge, UnsupportedMediaType, MalformedJson, ValidationFailed]
+  error: [Problems.BodyTooLarge, Problems.UnsupportedMediaType, Problems.MalformedJson, Problems.ValidationFailed]
 }) {}

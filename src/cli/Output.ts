@@ -25,10 +25,7 @@ export const answer = (json: boolean, document: object, text: string): Effect.Ef
   return Console.log(lines.map(withEscapes).join("\n"))
 }
 
-/**
- * Prints a page of a list of `what`. The text is a table with the members of the items as columns. On a terminal, it ends with
- * the flag that gets the next page.
- */
+/** Prints a page of a list of `what`, as a table by default. On a terminal, it ends with the flag that gets the next page. */
 export const answerPage = Effect.fnUntraced(function* <Item extends object>(
   json: boolean,
   { items, next }: { readonly items: ReadonlyArray<Item>; readonly next: string | null },
@@ -168,9 +165,6 @@ const writeTo = <A, E, R>(opened: FileSystem.File, document: Document<A, E, R>) 
 const isPlatformError = (error: unknown): error is PlatformError.PlatformError =>
   Predicate.isTagged(error, "PlatformError")
 
-/**
- * Says why a file can't be read or written: the text `missing` if it or its folder does not exist, else the error code of the
- * operating system, such as EACCES.
- */
+/** Says why a file can't be read or written: `missing` if it or its folder does not exist, else the code of the error. */
 export const whyOf = ({ _tag, cause }: PlatformError.PlatformError["reason"], missing: string): string =>
   _tag === "NotFound" ? missing : Predicate.hasProperty(cause, "code") ? String(cause.code) : _tag

@@ -37,10 +37,7 @@ const runMain = Runtime.makeRunMain(({ fiber, teardown }) => {
   fiber.addObserver((exit) => teardown(exit, (status) => exitWhenWritten(status, () => lost)))
 })
 
-/**
- * Exits after all output is written. An earlier exit would lose what a full pipe has not taken yet. If output can't be written,
- * the command fails, unless the reader has closed the pipe.
- */
+/** Exits after all output is written. If it can't be written, the command fails, unless the reader has closed the pipe. */
 const exitWhenWritten = (status: number, lost: () => NodeJS.ErrnoException | undefined) =>
   process.stdout.write("", () =>
     // The stream reports an error only after the callback of `write`.
@@ -79,16 +76,10 @@ export const faultLines = (error: unknown): ReadonlyArray<string> => {
   return [error instanceof Error && error.message !== "" ? error.message : String(error)]
 }
 
-/**
- * Recognizes errors of settings and project files by their shape, because only some commands load the modules with their
- * classes.
- */
+/** Recognizes errors of settings and files by their shape, because only some commands load the modules with their classes. */
 const hasFaults = Schema.is(Schema.Struct({ faults: Schema.Array(Schema.String) }))
 
-/**
- * Returns the message of the cause: an error of PostgreSQL, or of the connection to it, such as `connect ECONNREFUSED
- * 127.0.0.1:5432`.
- */
+/** Returns the message of PostgreSQL, or of the connection to it, such as `connect ECONNREFUSED 127.0.0.1:5432`. */
 const reasonOf = (error: unknown): string => {
   const cause = error instanceof SqlError.SqlError ? error.reason.cause : error
   return cause instanceof Error && cause.message !== "" ? cause.message : String(error)

@@ -82,10 +82,7 @@ const lost = (request: HttpClientRequest.HttpClientRequest, description: string,
     reason: new HttpClientError.TransportError({ request, description, cause })
   })
 
-/**
- * Returns the messages of the innermost causes, such as `connect ECONNREFUSED 127.0.0.1:3000`. The message of an error of
- * `fetch` does not contain its causes.
- */
+/** Returns the messages of the innermost causes, which that of `fetch` does not contain: `connect ECONNREFUSED 127.0.0.1:3000`. */
 const reasonOf = (cause: unknown): string | undefined => {
   if (!(cause instanceof Error)) return undefined
   const inner = cause instanceof AggregateError ? cause.errors : [cause.cause]
@@ -112,10 +109,7 @@ const mayHelp = Result.match({
 
 const isRateLimited = (outcome: Outcome) => Result.isSuccess(outcome) && outcome.success.status === rateLimited
 
-/**
- * Returns the delay that `Retry-After` requests, in milliseconds; 0 without this header. If the header has a date, it is
- * compared with `now`, the time of day (RFC 9110, section 10.2.3).
- */
+/** Returns the delay that `Retry-After` requests, in milliseconds; 0 without this header. `now` is the time of day. */
 const askedDelay = (outcome: Outcome, now: number): number =>
   Result.getSuccess(outcome).pipe(
     Option.flatMap(({ headers }) => Headers.get(headers, "retry-after")),

@@ -131,10 +131,7 @@ const plainAnswer = (answer: Decoded): Answer =>
 export const hasMember = (schema: Schema.Top | undefined, member: string): boolean =>
   schema !== undefined && membersOf(schema.ast).includes(member)
 
-/**
- * Adds a UUID as the idempotency key if the request has none. The key is added before the first attempt, so every attempt has
- * the same key.
- */
+/** Adds a UUID as the idempotency key if the request has none, before the first attempt, so that every attempt has the same. */
 const withKey = Effect.fnUntraced(function* (request: CallerRequest) {
   const headers = Headers.fromInput(request.headers)
   if (headers["idempotency-key"] !== undefined) return request

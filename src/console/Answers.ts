@@ -92,10 +92,7 @@ export const signInPage = pageResponse(
   401
 )
 
-/**
- * The page of a sign-in link. Only its button redeems the link. Loading the page changes nothing, because software that previews
- * links may load it.
- */
+/** The page of a sign-in link. Its button redeems the link, as software that previews links may load the page. */
 export const linkPage = (code: string) =>
   pageResponse({ title: "Sign in" }, [
     html`<form method="post" action="${signInPath}">

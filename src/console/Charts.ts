@@ -19,10 +19,7 @@ const names = Record.keys(periods)
 
 const minute = 60_000
 
-/**
- * Draws the attempts of a project, or of all projects if `projectId` is null, in the period of the query. Adds links to the
- * other periods.
- */
+/** Draws the attempts of a project, or of all if `projectId` is null, in the period of the query, with links to other periods. */
 export const attemptCharts = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   request: PageRequest,

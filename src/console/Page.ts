@@ -181,10 +181,7 @@ export const orNotFound = <A, R>(
 export const notFound = (kind: string, id: string | null) =>
   new PageError({ status: 404, message: `There is no ${kind} "${id ?? ""}".` })
 
-/**
- * Settings of the transaction that reads a page: they suit look-ups by index. The pool of its connection has settings for
- * reports, which read many rows.
- */
+/** Settings of the transaction that reads a page by look-ups, on a connection of the pool for reports. */
 export const pageSettings: Readonly<Record<string, string>> = {
   ...keyed,
   enable_nestloop: "on",

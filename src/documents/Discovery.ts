@@ -76,10 +76,7 @@ const clientPackage = Effect.promise(async (): Promise<Uint8Array> => {
   }
 })
 
-/**
- * Leads links between the manuals to their routes. A link to another file of the repository becomes its text and a note that
- * the file is in the repository, because the service does not serve it.
- */
+/** Leads links between the manuals to their routes. A link to another file becomes a note that the repository has it. */
 const withServedLinks = (markdown: string, source: URL, ending: string): string =>
   markdown.replace(/\[([^\]]*)\]\((?!#|[a-z]+:)([^)\s]+)\)/g, (_, text: string, target: string) => {
     const { hash, href } = new URL(target, source)

@@ -62,10 +62,7 @@ export const fixedAnswer = (make: Effect.Effect<Fixed>) =>
     )
   )
 
-/**
- * Returns the first of `br` and `gzip` that a request accepts, otherwise `identity` (RFC 9110, section 12.5.3). A weight of 0
- * refuses an encoding.
- */
+/** Returns the first of `br` and `gzip` that a request accepts, otherwise `identity` (RFC 9110, section 12.5.3). */
 const encodingFor = (accepted: string | undefined): Encoding => {
   const codings = new Set(
     (accepted ?? "").split(",").flatMap((item) => {

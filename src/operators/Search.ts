@@ -30,10 +30,7 @@ export const idsIn = (prefix: string, { after, since, until }: RangeByAge) => {
   return { above: since ? firstIdAt(prefix, since.getTime()) : undefined, below }
 }
 
-/**
- * A SQL condition: the `id` is in a range. Without `until` and `after`, the SQL text has no upper bound. A generic plan is then as
- * good as a plan for the actual values.
- */
+/** A SQL condition: the `id` is in a range. An open end is left out, so that the generic plan is as good as one for the values. */
 export const isIn = (sql: SqlClient.SqlClient, prefix: string, range: RangeByAge) => {
   const { above = "", below } = idsIn(prefix, range)
   return sql`id > ${above} ${below === undefined ? sql.literal("") : sql`AND id < ${below}`}`

@@ -6,10 +6,7 @@ import { Cause, Context, Effect, Layer, Logger, Metric, Option, References, Trac
 import { Settings } from "../platform/Settings.ts"
 import { redactSecrets } from "../platform/Text.ts"
 
-/**
- * Whether metrics are recorded. They need an OTLP endpoint, a server of metrics or an admin server. With the embedded PostgreSQL, an
- * admin server always runs.
- */
+/** Whether metrics are recorded: for OTLP, or for a server that shows them, as that of operators. */
 export const MetricsEnabled = Context.Reference<boolean>("developer-api-service/telemetry/Telemetry/MetricsEnabled", {
   defaultValue: () => false
 })
@@ -23,10 +20,7 @@ const metricsEnabled = Layer.effect(
   )
 )
 
-/**
- * Creates the series of metrics, if metrics are recorded. A counter has to begin at 0: Prometheus does not count the first event of a
- * series that begins at 1.
- */
+/** Creates series of metrics at 0: Prometheus does not count the first event of a series that begins at 1. */
 export const atZero = (series: ReadonlyArray<Metric.Metric<number, unknown>>): Effect.Effect<void> =>
   Effect.contextWith((context: Context.Context<never>) => {
     if (Context.get(context, MetricsEnabled)) for (const each of series) each.valueUnsafe(context)
@@ -80,10 +74,7 @@ const text = (part: unknown): string => {
   return part instanceof Error ? messagesOf(part).join(": ") : JSON.stringify(part)
 }
 
-/**
- * Returns the distinct messages of an error and of its causes. PostgreSQL's message is in the last cause of an `SqlError`. The
- * error of several connection attempts has no message, so the error of the first attempt is used.
- */
+/** Returns the distinct messages of an error and of its causes, of several the first. PostgreSQL's is in the last of an `SqlError`. */
 const messagesOf = (error: Error): ReadonlyArray<string> => {
   const messages = new Set<string>()
   let cause: unknown = error

@@ -99,10 +99,7 @@ export const Deal = Schema.Struct({
 }).annotate({ identifier: "DeveloperDeal" })
 export type Deal = typeof Deal.Type
 
-/**
- * The rules between the fields of a deal, which hold after each change, and the rule of an upsert that finds no deal. The key of a
- * rule is the field that is reported.
- */
+/** The rules between the fields of a deal, by the field that is reported, and the rule of an upsert that finds no deal. */
 export const dealRules = {
   currency: "is required with an amount",
   amountMinor: "is required with a currency",

@@ -107,10 +107,7 @@ const complete = (operation: OpenApi.OpenAPISpecOperation, { annotations, identi
   }
 }
 
-/**
- * The 503 of a message send is `provider_outcome_unknown`, because the provider may have been called. The exception is a
- * locked project, for which no provider is called.
- */
+/** The 503 of a message send: the provider may have been called, unless the project is locked. */
 const sendUnavailable = {
   description:
     "`provider_outcome_unknown`: it is unknown whether the provider accepted the message. `service_unavailable`: a project file is being applied or the project is being moved, and no provider was called.",

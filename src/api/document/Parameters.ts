@@ -99,10 +99,7 @@ export const completeParameters = (operation: OpenApi.OpenAPISpecOperation): voi
   operation.parameters.push(Object.assign({}, requestId, { example: "9debd0f1-f55a-4acb-bbbe-86daffe87bd6" }))
 }
 
-/**
- * Merges the schemas of an `allOf` into one schema, because generators and viewers show a single schema better. An `allOf`
- * occurs, for example, in the integer check of `limit` and in a reference with a description.
- */
+/** Merges the schemas of an `allOf`, as of the integer check of `limit`, because generators and viewers show a single schema better. */
 export const flat = (schema: object): object => {
   if (!Predicate.hasProperty(schema, "allOf") || !Array.isArray(schema.allOf)) return schema
   const { allOf, ...own } = schema

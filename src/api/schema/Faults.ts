@@ -181,10 +181,7 @@ const ruleOf = ({ _tag, annotations, checks }: SchemaAST.AST): string | undefine
 /** Options that report every fault, unknown members included. */
 export const strict = { errors: "all", onExcessProperty: "error" } as const
 
-/**
- * Narrows the type of a schema. Every schema of this API decodes without services, but the types of endpoints do not express
- * this.
- */
+/** Narrows the type of a schema: every schema of this API decodes without services, which the types of endpoints do not express. */
 export const isSelfContained = (schema: Schema.Top): schema is Schema.Top & Schema.ConstraintDecoder<unknown> =>
   Schema.isSchema(schema)
 
@@ -227,10 +224,7 @@ export const faultsOfBody = (schema: Schema.Top, body: unknown): ReadonlyArray<L
   ...faultsOfRules(schema, body)
 ]
 
-/**
- * Returns the discriminator of a body with variants: the name of the first member, and the literals that select a variant.
- * Returns undefined if the body has no variants.
- */
+/** Returns the member and the literals that select a variant of a body; undefined if the body has no variants. */
 const discriminatorOf = ({ ast }: Schema.Top) => {
   if (!SchemaAST.isUnion(ast) || ast.options?.mode !== "oneOf") return undefined
   const first = ast.types.flatMap((variant) =>
@@ -240,10 +234,7 @@ const discriminatorOf = ({ ast }: Schema.Top) => {
   return { member: String(first[0]?.name), values }
 }
 
-/**
- * Lists the faults of the members of a body. If the discriminator is missing or unknown, only this fault is reported, because the
- * required members depend on the variant.
- */
+/** Lists the faults of the members of a body: that of the discriminator alone if it has one, as the required members depend on it. */
 const faultsOfVariant = (schema: Schema.Top, body: unknown): ReadonlyArray<LocatedFault> => {
   const discriminator = discriminatorOf(schema)
   if (discriminator === undefined || !Predicate.isObject(body)) return faultsOfSlot("body", schema, body, strict)
@@ -255,10 +246,7 @@ const faultsOfVariant = (schema: Schema.Top, body: unknown): ReadonlyArray<Locat
     : [[`body/${member}`, `must be one of ${values.join(", ")}`]]
 }
 
-/**
- * Lists the faults of the structural rules of a body, which check only whether members are present. Other rules between members
- * are checked by decoding, if every member is valid.
- */
+/** Lists the faults of the rules that check only whether members are present. Other rules between members are checked by decoding. */
 const faultsOfRules = ({ ast }: Schema.Top, body: unknown): ReadonlyArray<LocatedFault> =>
   Predicate.isObject(body)
     ? (ast.checks ?? []).flatMap((check) => {

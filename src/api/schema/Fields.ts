@@ -56,10 +56,7 @@ export const CalendarDate = Schema.String.check(
   )
 )
 
-/**
- * An amount of money in minor units: 12.50 EUR is 1250. The maximum 2^53-1 is the largest integer that every JSON
- * reader represents exactly.
- */
+/** An amount of money in minor units: 12.50 EUR is 1250. Every JSON reader represents integers up to 2^53-1 exactly. */
 export const AmountMinor = Schema.Int.check(
   Schema.isBetween(
     { minimum: 0, maximum: Number.MAX_SAFE_INTEGER },

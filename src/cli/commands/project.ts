@@ -124,10 +124,7 @@ const remove = Command.make(
   Command.withExamples([{ command: `${cli} project delete --project acme --confirm acme` }])
 )
 
-/**
- * A flag whose value may be in an environment variable instead. The list of processes would show the password in a URL that is
- * given as a flag.
- */
+/** A flag or an environment variable: the list of processes would show the password in a URL that is given as a flag. */
 const databaseUrl = (name: string, variable: string) => {
   const given = Flag.String(name).pipe(
     Flag.withFallbackConfig(Config.NonEmptyString(variable)),

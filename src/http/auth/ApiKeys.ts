@@ -85,10 +85,7 @@ export class ApiKeys extends Context.Service<
     /** Revokes a key. A key that is already revoked does not change. */
     readonly revoke: (keyId: KeyId) => Effect.Effect<{ readonly keyId: KeyId; readonly revokedAt: Date }, KeyUnknown>
 
-    /**
-     * Issues a key with the rights and the lifetime of the old key. The lifetime starts now. The old key expires after `grace`,
-     * or at its own expiry if that is earlier.
-     */
+    /** Issues a key with the rights and the whole lifetime of the old key, which expires after `grace`, or earlier by itself. */
     readonly rotate: (
       keyId: KeyId,
       grace: Duration.Duration

@@ -233,10 +233,7 @@ class RecentReads<Key> {
   }
 }
 
-/**
- * Makes the function that looks up a key by its id. `read` returns the keys that exist, in any order. `until` is the monotonic
- * time until which they are remembered.
- */
+/** Makes the function that looks up a key by its id. `read` returns the keys that exist, in any order. */
 export const makeKeyReads = <Key extends { readonly keyId: KeyId }>(
   clock: Clock.Clock,
   read: (keyIds: ReadonlyArray<KeyId>, until: number) => Effect.Effect<ReadonlyArray<Key>, ServiceUnavailable>

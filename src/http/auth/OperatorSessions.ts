@@ -28,10 +28,7 @@ export interface Notice {
   readonly message: string
 }
 
-/**
- * Returns the name of the cookie for a page's notice. The name contains a hash, because a path with two long ids would be too
- * long.
- */
+/** Names the cookie of a page's notice by a hash, because a path with two long ids would be too long. */
 const noticeCookie = (page: string): string =>
   `${cookie}_${createHash("sha256").update(page).digest("base64url").slice(0, 16)}`
 
@@ -67,10 +64,7 @@ export class OperatorSessions extends Context.Service<
   {
     /** Redeems the code of a sign-in link. Starts a session, and sets its cookie in the response. None for an invalid code. */
     readonly start: (code: string, response: Response) => Effect.Effect<Option.Option<Response>, ServiceUnavailable>
-    /**
-     * Returns the session in the cookies of a request, with the notice for the page at `url`. None if the session has ended or
-     * expired, or if its signature is invalid.
-     */
+    /** Returns the session in the cookies of a request, with the notice for the page at `url`; none without a valid session. */
     readonly find: (
       cookies: Readonly<Record<string, string | undefined>>,
       url: string
@@ -92,10 +86,7 @@ export class OperatorSessions extends Context.Service<
       const mac = (text: string) => createHmac("sha256", key).update(text).digest()
       const csrfOf = (id: string) => mac(`csrf ${id}`).toString("base64url")
 
-      /**
-       * Signs the value of a cookie. The signature is valid in this cookie alone. `label` is the name of a notice's cookie, or
-       * empty for the cookie of the session.
-       */
+      /** Signs the value of a cookie, for this cookie alone. `label` is the name of a notice's cookie, or empty. */
       const sign = (label: string, value: string) => {
         const text = Buffer.from(value).toString("base64url")
         return `${text}.${mac(label + text).toString("base64url")}`

@@ -116,10 +116,7 @@ const handleInSlots = Effect.fnUntraced(function* (
   })
 })
 
-/**
- * Answers bytes that Node's parser does not accept and requests that do not arrive in time, and ends the connection. Nothing
- * more is read from it.
- */
+/** Answers bytes that Node's parser does not accept and requests that do not arrive in time, and ends the connection. */
 const onClientError = ({ code }: NodeJS.ErrnoException, socket: Duplex): void => {
   if (!socket.writable || code === "ECONNRESET") {
     socket.destroy()

@@ -72,10 +72,7 @@ return { allowed and 1 or 0, tokens, string.format("%.17g", next_after + (missin
   transformReply: (reply: readonly [allowed: number, left: number, nextAfter: string]) => reply
 })
 
-/**
- * Makes the function that takes tokens. The client connects in the background and retries without a limit, so that the process
- * can start before Redis. `timeout` is the maximum time for an answer of Redis.
- */
+/** Makes the function that takes tokens. The client connects in the background, so that the process can start before Redis. */
 export const makeTake = Effect.fnUntraced(function* (url: Redacted.Redacted, timeout: Duration.Duration) {
   const client = createClient({ ...options, url: Redacted.value(url), scripts: { takeTokens } })
   const log = Effect.runSyncWith(yield* Effect.context<never>())

@@ -53,10 +53,7 @@ const instructions =
   "of the limit `read`, sendMessage 1 of `messages`, any other 1 of `write`, a batch 1 for ten items. Texts and ids have 1 to 160 characters where a schema says " +
   "nothing else."
 
-/**
- * `ttlMs` is the time for which a client may cache an answer, in milliseconds. The scope is private, because lists of tools
- * differ between tokens.
- */
+/** For how many milliseconds a client may cache an answer, for itself alone, because lists of tools differ between tokens. */
 const cache = { ttlMs: 60_000, cacheScope: "private" }
 
 /** Adds the routes of the operations, and the route of agents with a tool for each of them. */

@@ -18,10 +18,7 @@ const withHandshake = ["2025-11-25", "2025-06-18"]
 
 export const revisions: ReadonlyArray<string> = [stateless, ...withHandshake]
 
-/**
- * Returns the offered revision if the server supports it. Otherwise returns the newest revision that has a handshake, as the
- * protocol recommends.
- */
+/** Returns the offered revision if the server supports it, otherwise the newest that has a handshake, as the protocol recommends. */
 export const negotiate = (offered: unknown): string =>
   withHandshake.find((revision) => revision === offered) ?? withHandshake[0] ?? stateless
 
@@ -104,10 +101,7 @@ const unsupported = (id: Id, requested: string): Message =>
 const revisionKey = "io.modelcontextprotocol/protocolVersion"
 const capabilitiesKey = "io.modelcontextprotocol/clientCapabilities"
 
-/**
- * Returns the fault of a request to which the rules of the stateless revision apply: a missing header or member, or a header
- * that differs from the body.
- */
+/** Returns the fault of a request of the stateless revision: what is missing, or a header that differs from the body. */
 const mismatchOf = (
   method: string,
   params: Record<string, unknown>,

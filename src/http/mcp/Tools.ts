@@ -19,10 +19,7 @@ interface Tool {
 /** Maximum number of lists that are kept. There is one for each set of scopes and modules that tokens have. */
 const maxLists = 50
 
-/**
- * Makes a function that returns the tools of a credential, as JSON. Its first call generates the OpenAPI document, from which the
- * tools derive.
- */
+/** Makes a function that returns the tools of a credential, as JSON. Its first call generates the OpenAPI document. */
 export const makeTools: Effect.Effect<(credential: Credential) => Effect.Effect<string>> = Effect.map(
   Effect.cached(Effect.sync(() => all())),
   (tools) => {
@@ -193,10 +190,7 @@ const oneOf = (variants: ReadonlyArray<Members>): Members => {
   return variants.every(({ type }) => type === "object") ? merged(variants) : { anyOf: variants }
 }
 
-/**
- * Merges the variants of a command into one object, as most members occur in several. The description of the member that selects
- * the variant tells which members each variant takes.
- */
+/** Merges the variants of a command. The description of the member that selects the variant tells which members each takes. */
 const merged = (variants: ReadonlyArray<Members>): Members => {
   const properties: Record<string, unknown> = {}
   const selector: Array<unknown> = []

@@ -20,10 +20,7 @@ export interface Position {
   readonly until?: Date | undefined
 }
 
-/**
- * The list that a cursor belongs to. `filters` contains the default of each filter that the request omits, unless an omitted filter
- * filters nothing.
- */
+/** The list that a cursor belongs to. `filters` contains the defaults of omitted filters, unless these filter nothing. */
 export interface List {
   readonly projectId: ProjectId
   readonly operation: string

@@ -16,10 +16,7 @@ export interface PageQuery {
   readonly cursor?: string | undefined
 }
 
-/**
- * The records that are read for a page: up to `limit`, which follow the position `after` in the order of the list. The first
- * page has no `after`.
- */
+/** The records that are read for a page: up to `limit`, which follow the position `after`, if any, in the order of the list. */
 export interface Window {
   readonly after: Position | undefined
   /** One of a few numbers, because PostgreSQL plans the statement separately for each number (see `pageLimit`). */
@@ -53,16 +50,10 @@ type Read<Base> = <Item extends Base, E, R>(
 export class Pages extends Context.Service<
   Pages,
   {
-    /**
-     * Reads the page of a query. The `limit` of the window that `fetch` gets is greater than the page, so that one more record
-     * shows whether there is a next page.
-     */
+    /** Reads the page of a query. `fetch` reads one more record, which shows whether there is a next page. */
     readonly read: Read<Aged>
 
-    /**
-     * Like `read`, for a list that is ordered by id alone, or by id and version. Its `fetch` uses `pageConditionById` or
-     * `pageConditionByVersion`.
-     */
+    /** Like `read`, for a list by id, or by id and version: by `pageConditionById` or `pageConditionByVersion`. */
     readonly readById: Read<Identified>
 
     /**
@@ -242,9 +233,6 @@ export const pageOfRanges = <Item extends object>(
   return sql<Item>`SELECT ${sql.literal(record)} FROM (${sql.join(" UNION ALL ", false)(rows)}) AS listed ${page}`
 }
 
-/**
- * Returns the LIMIT of a list. The number is in the text of the statement, so that the generic plan considers it (see
- * `pageCondition`).
- */
+/** Returns the LIMIT of a list, as text of the statement, so that the generic plan considers it (see `pageCondition`). */
 export const pageLimit = (sql: SqlClient.SqlClient, { limit }: Window): Statement.Fragment =>
   sql.literal(`LIMIT ${limit}`)

@@ -27,10 +27,7 @@ export type BodyProblem = BodyTooLarge | UnsupportedMediaType | MalformedJson | 
 const tooLarge = ({ bytes }: BodyLimits) => new BodyTooLarge({ detail: BodyTooLarge.detail(bytes) })
 const malformed = (detail: string) => new MalformedJson({ detail })
 
-/**
- * Reads the body of a request. The time that the caller takes to send the body does not count towards the timeout of the
- * database statements.
- */
+/** Reads the body of a request. The time that it takes to arrive does not count towards the timeout of the database. */
 export const readBody = (
   request: HttpServerRequest.HttpServerRequest,
   current: CurrentRequestShape,
@@ -58,10 +55,7 @@ export const readBody = (
 
 const brokeOff = () => malformed("The body broke off.")
 
-/**
- * Reads a body of declared length. Node's parser enforces the length. `request.arrayBuffer` is not used, because it would make a
- * fiber and a dozen listeners for each body.
- */
+/** Reads a body of declared length, which Node's parser enforces, without the fiber and listeners of `request.arrayBuffer`. */
 const readDeclared = (message: Readable): Effect.Effect<Uint8Array, MalformedJson> =>
   Effect.callback((resume) => {
     // The caller has closed the connection already, so no event follows.

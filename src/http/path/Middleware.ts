@@ -77,10 +77,7 @@ export const authentication = Layer.effect(
 type Unverified = CredentialMissing | CredentialInvalid | ServiceUnavailable
 type Refusal = EntitlementUnavailable | ModuleUnavailable | MembershipUnavailable | ScopeMissing
 
-/**
- * Verifies the token of an `Authorization` header, and notes its key as the caller of the request. `now` is the monotonic arrival
- * time of the request, in milliseconds.
- */
+/** Verifies the token of an `Authorization` header, and notes its key as the caller. `now` is the monotonic time in milliseconds. */
 type Authenticate = (
   authorization: string | undefined,
   connection: object,

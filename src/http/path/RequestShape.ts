@@ -152,10 +152,7 @@ const faultsOf = (endpoint: HttpApiEndpoint.Top) => {
   const query = endpoint.query === undefined ? undefined : Schema.toCodecArrayFromSingle(endpoint.query)
   const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
 
-  /**
-   * Lists the faults that the decoders do not see: the given `faults`, the faults of the body's text, and each query parameter if the
-   * operation takes none.
-   */
+  /** Lists the faults that the decoders do not see: those that are given, and each query parameter if the operation takes none. */
   const textFaults = ({ body, faults, query: sent }: Parts): ReadonlyArray<LocatedFault> =>
     concatenate(
       faults,

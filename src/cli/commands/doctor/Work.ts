@@ -109,10 +109,7 @@ export const tokens = Effect.gen(function* () {
 
 const maxMoves = 10
 
-/**
- * Checks that no project is being moved, and that no move has left a replication slot. PostgreSQL keeps its log for each slot until the
- * disk is full.
- */
+/** Checks that no project is being moved, and that no move has left a slot, for which PostgreSQL keeps its log until the disk is full. */
 export const moves = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const found = yield* slots(sql)
