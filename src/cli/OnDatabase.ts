@@ -10,23 +10,21 @@ import { signalled } from "./Runner.ts"
 
 const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 
-const databaseThat = (mayCreate: boolean) =>
-  Notifier.layerInline.pipe(
+const on = (mayCreate: boolean) => {
+  const database = Notifier.layerInline.pipe(
     Layer.provideMerge(clients.operator),
     Layer.provideMerge(DatabaseUrl.layer("command", mayCreate)),
     Layer.provideMerge(Settings.layer),
     Layer.merge(operator)
   )
-
-const on =
-  (mayCreate: boolean) =>
-  <A, E, R>(command: Effect.Effect<A, E, R>) =>
+  return <A, E, R>(command: Effect.Effect<A, E, R>) =>
     command.pipe(
-      Effect.provide(databaseThat(mayCreate)),
+      Effect.provide(database),
       stoppable,
       Effect.provideService(Logger.LogToStderr, true),
       Effect.provideService(References.MinimumLogLevel, "Warn")
     )
+}
 
 /** Runs a command on the database, even if migrations are pending. */
 export const onDatabase = on(false)

@@ -95,12 +95,8 @@ const routes = HttpRouter.use(
 
     const formRoute = (respond: (form: URLSearchParams, session: Session) => Effect.Effect<Response>) =>
       withSession((session, request) =>
-        Effect.flatMap(
-          Effect.map(
-            formOf(request),
-            Option.filter((form) => sessions.hasToken(session, form.get("csrf") ?? ""))
-          ),
-          Option.match({ onNone: () => foreignForm(session), onSome: (form) => respond(form, session) })
+        Effect.flatMap(formOf(request), (form) =>
+          sessions.hasToken(session, form.get("csrf") ?? "") ? respond(form, session) : foreignForm(session)
         )
       )
 
@@ -161,7 +157,7 @@ const routes = HttpRouter.use(
       Effect.gen(function* () {
         const request = yield* HttpServerRequest.HttpServerRequest
         if (isCrossSite(request)) return yield* foreignSignIn
-        const form = Option.getOrElse(yield* formOf(request), () => new URLSearchParams())
+        const form = yield* formOf(request)
         const overview = HttpServerResponse.redirect("/console", { status: 303 })
         const started = yield* sessions.start(form.get("code") ?? "", overview)
         if (Option.isNone(started)) return yield* signInPage
@@ -193,9 +189,12 @@ const isCrossSite = ({ headers }: HttpServerRequest.HttpServerRequest) => {
   return origin !== undefined && origin !== "null" && URL.parse(origin)?.host !== host
 }
 
-/** Reads the form of a POST; none if its body does not arrive. */
+/** Reads the form of a POST; an empty one if its body does not arrive. */
 const formOf = (request: HttpServerRequest.HttpServerRequest) =>
-  Effect.map(Effect.option(request.text), Option.map(paramsOf))
+  Effect.map(
+    Effect.orElseSucceed(request.text, () => ""),
+    paramsOf
+  )
 
 const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
 

@@ -139,22 +139,14 @@ const memberId = (id: string) =>
 
 const keyId = (id: string) => Schema.decodeEffect(KeyId)(id).pipe(Effect.mapError(() => new KeyUnknown()))
 
-const document = ({ expiresAt, keyId, scopes, token }: IssuedKey) => ({
-  keyId,
-  token: Redacted.value(token),
-  scopes,
-  expiresAt
-})
+const document = ({ keyId, token, ...key }: IssuedKey) => ({ keyId, token: Redacted.value(token), ...key })
 
-const shown = ({ expiresAt, keyId, scopes, token }: IssuedKey) =>
-  [
-    `Token    ${Redacted.value(token)}`,
-    `Key      ${keyId}`,
-    `Scopes   ${scopes.join(", ")}`,
-    `Expires  ${expiresAt.toISOString()}`,
-    "",
-    "Keep the token now: it is not shown again."
-  ].join("\n")
+const shown = ({ expiresAt, keyId, scopes, token }: IssuedKey) => `Token    ${Redacted.value(token)}
+Key      ${keyId}
+Scopes   ${scopes.join(", ")}
+Expires  ${expiresAt.toISOString()}
+
+Keep the token now: it is not shown again.`
 
 const columnsOf = (key: ApiKey & { readonly state: string }) => ({
   keyId: key.keyId,

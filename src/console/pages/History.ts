@@ -1,16 +1,7 @@
 /** The audit of a project, the search for records, and the history of a record, an event, a command, a request or a trace: who has changed what, and which events were sent to whom. */
 import { Effect, Option } from "effect"
 import { SqlClient } from "effect/sql"
-import {
-  type Command,
-  type Event,
-  find,
-  historyOf,
-  kindNames,
-  maxFound,
-  maxProjects,
-  maxShown
-} from "../../project/History.ts"
+import { type Command, find, historyOf, kindNames, maxFound, maxProjects, maxShown } from "../../project/History.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { block, type Cell, type Columns, facts, html, idOf, link, table, type Time, traceLink } from "../Html.ts"
 import {
@@ -39,6 +30,7 @@ export const history = projectPage(
       SqlClient.SqlClient,
       sql
     )
+    const newest = `newest first, at most ${maxShown}`
     const commandColumns: Columns<Command> = {
       At: ({ at }) => time(at),
       Operation: ({ operation }) => operation,
@@ -52,12 +44,6 @@ export const history = projectPage(
           ? null
           : (traceLink(Option.getOrUndefined(traceUrlTemplate)?.replaceAll("{traceId}", traceId)) ?? idOf(traceId))
     }
-    const eventColumns: Columns<Event> = {
-      Event: ({ id }) => recordLink("event", project, id),
-      Type: ({ type }) => type,
-      Occurred: ({ occurredAt }) => time(occurredAt)
-    }
-    const newest = `newest first, at most ${maxShown}`
     return {
       title: `${kind.charAt(0).toUpperCase()}${kind.slice(1)} ${id}`,
       body: [
@@ -71,7 +57,16 @@ export const history = projectPage(
         ),
         ...(actions.length === 0 ? [] : [table(`Actions of operators, ${newest}`, actionColumns(time), actions, "")]),
         html`<h2>Events</h2>`,
-        table(`Events, ${newest}`, eventColumns, events, "No event is stored."),
+        table(
+          `Events, ${newest}`,
+          {
+            Event: ({ id }) => recordLink("event", project, id),
+            Type: ({ type }) => type,
+            Occurred: ({ occurredAt }) => time(occurredAt)
+          },
+          events,
+          "No event is stored."
+        ),
         ...events.flatMap(({ data }) =>
           data === null ? [] : [block("Data of the event", JSON.stringify(JSON.parse(data), null, 2))]
         ),

@@ -129,10 +129,12 @@ const plain = (header: string | ReadonlyArray<string> | undefined) => {
   return encoded === undefined ? text : Buffer.from(encoded, "base64").toString("utf8")
 }
 
-const title = Context.getUnsafe(Api.annotations, OpenApi.Title)
-
 /** The `serverInfo` in the result of `initialize`, and in `_meta` of each result of the stateless revision 2026-07-28. */
-export const server = { name: "developer-api", title, version: Context.getUnsafe(Api.annotations, OpenApi.Version) }
+export const server = {
+  name: "developer-api",
+  title: Context.getUnsafe(Api.annotations, OpenApi.Title),
+  version: Context.getUnsafe(Api.annotations, OpenApi.Version)
+}
 
 /** The result of a request, as JSON without braces: its members, and the members of its `_meta`. */
 export interface McpResult {

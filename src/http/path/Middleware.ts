@@ -78,17 +78,15 @@ type Unverified = CredentialMissing | CredentialInvalid | ServiceUnavailable
 type Refusal = EntitlementUnavailable | ModuleUnavailable | MembershipUnavailable | ScopeMissing
 
 /** Verifies the token of an `Authorization` header, and notes its key as the caller. `now` is the monotonic time in milliseconds. */
-type Authenticate = (
-  authorization: string | undefined,
-  connection: object,
-  now: number,
-  current: CurrentRequestShape
-) => Effect.Effect<Credential, Unverified>
-
-export const makeAuthenticate: Effect.Effect<Authenticate, never, Credentials> = Effect.map(
+export const makeAuthenticate = Effect.map(
   Credentials,
-  (credentials): Authenticate =>
-    (authorization, connection, now, current) => {
+  (credentials) =>
+    (
+      authorization: string | undefined,
+      connection: object,
+      now: number,
+      current: CurrentRequestShape
+    ): Effect.Effect<Credential, Unverified> => {
       if (authorization === undefined) return Effect.fail(new CredentialMissing())
       const last = lastTokens.get(connection)
       const presented = last?.authorization === authorization ? last : parse(authorization, connection)

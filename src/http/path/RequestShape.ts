@@ -75,10 +75,34 @@ export const body = Layer.succeed(JsonBody, (operation, { endpoint }) => {
   })
 })
 
+/** Makes a function that runs an operation, or refuses a request that has a fault before or while it is decoded. */
 const checking = (endpoint: HttpApiEndpoint.Top) => {
-  const { refuse, textFaults } = faultsOf(endpoint)
+  const query = endpoint.query === undefined ? undefined : Schema.toCodecArrayFromSingle(endpoint.query)
+  const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
+
+  /** Gathers every fault. A fault in `faults` replaces the faults that decoding reports at the same location. */
+  const refuse = (raw: Parts, faults: ReadonlyArray<LocatedFault>) => {
+    const { body } = raw
+    const located = new Set(faults.map(([location]) => location))
+    const found = [
+      ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
+      ...faultsOfSlot("header", endpoint.headers, raw.headers, lenient),
+      ...faultsOfSlot("query", query, raw.query, strict),
+      ...(body?.isDecodable === true ? bodySchemas.flatMap((schema) => faultsOfBody(schema, body.value)) : [])
+    ]
+    const grouped = groupFaults([
+      ...faults,
+      ...found.filter(([location]) => !located.has(location) && !isUnsafe(location))
+    ])
+    return Effect.fail(new ValidationFailed({ detail: faultDetail(grouped), errors: grouped.errors }))
+  }
   return <A, E, R>(operation: Effect.Effect<A, E, R>, parts: Parts) => {
-    const faults = textFaults(parts)
+    // The faults that the decoders do not see.
+    const faults = concatenate(
+      parts.faults,
+      query === undefined ? unknownMembers("query", parts.query) : none,
+      parts.body?.faults ?? none
+    )
     return faults.length > 0
       ? refuse(parts, faults)
       : Effect.catchIf(operation, HttpApiSchemaError.is, () => refuse(parts, none))
@@ -146,38 +170,6 @@ const hasBody = (message: Incoming): Effect.Effect<boolean> => {
     message.on("data", onData).on("end", onEnd).on("close", onEnd)
     return Effect.sync(stop)
   })
-}
-
-const faultsOf = (endpoint: HttpApiEndpoint.Top) => {
-  const query = endpoint.query === undefined ? undefined : Schema.toCodecArrayFromSingle(endpoint.query)
-  const bodySchemas = [...endpoint.payload.values()].flatMap(({ schemas }) => schemas)
-
-  /** Lists the faults that the decoders do not see: those that are given, and each query parameter if the operation takes none. */
-  const textFaults = ({ body, faults, query: sent }: Parts): ReadonlyArray<LocatedFault> =>
-    concatenate(
-      faults,
-      query === undefined ? unknownMembers("query", sent) : none,
-      body === undefined ? none : body.faults
-    )
-
-  /** Gathers every fault. A fault in `faults` replaces the faults that decoding reports at the same location. */
-  const refuse = (raw: Parts, faults: ReadonlyArray<LocatedFault>) => {
-    const { body } = raw
-    const located = new Set(faults.map(([location]) => location))
-    const found = [
-      ...faultsOfSlot("path", endpoint.params, raw.params, lenient),
-      ...faultsOfSlot("header", endpoint.headers, raw.headers, lenient),
-      ...faultsOfSlot("query", query, raw.query, strict),
-      ...(body?.isDecodable === true ? bodySchemas.flatMap((schema) => faultsOfBody(schema, body.value)) : [])
-    ]
-    const grouped = groupFaults([
-      ...faults,
-      ...found.filter(([location]) => !located.has(location) && !isUnsafe(location))
-    ])
-    return Effect.fail(new ValidationFailed({ detail: faultDetail(grouped), errors: grouped.errors }))
-  }
-
-  return { refuse, textFaults }
 }
 
 /** The options for path parameters and headers. Names that are not in the schema are ignored. */
