@@ -1,14 +1,12 @@
 /** Runs a command line: prints failures, and sets the exit status (contract §13). */
 import * as NodeServices from "@effect/platform-node/NodeServices"
-import { Cause, Config, Console, Effect, Exit, Layer, Runtime, Schema } from "effect"
+import { Cause, Config, Console, Effect, Exit, Layer, Option, Runtime, Schema } from "effect"
 import { CliConfig, CliError, CliOutput, Command, GlobalFlag } from "effect/cli"
 import { SqlError } from "effect/sql"
 import manifest from "../../package.json" with { type: "json" }
 import { MigrationFailed } from "../sql/migrations/Migrations.ts"
 import { redactSecrets } from "../platform/Text.ts"
 import { oneLine } from "./Output.ts"
-
-const wrongUsage = 2
 
 /**
  * Runs a command with the arguments of the process. Exits with 0 for success, 2 for wrong usage, 1 for any other failure.
@@ -49,9 +47,7 @@ const exitWhenWritten = (status: number, lost: () => NodeJS.ErrnoException | und
   )
 
 export const teardown: Runtime.Teardown = (exit, onExit) =>
-  Exit.isFailure(exit) && isWrongUsage(Cause.squash(exit.cause))
-    ? onExit(wrongUsage)
-    : Runtime.defaultTeardown(exit, onExit)
+  Exit.isFailure(exit) && isWrongUsage(Cause.squash(exit.cause)) ? onExit(2) : Runtime.defaultTeardown(exit, onExit)
 
 const isWrongUsage = (error: unknown) => CliError.isCliError(error) && error._tag === "ShowHelp"
 
@@ -62,10 +58,9 @@ const report = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
   yield* Console.error(faultLines(error).map(printable).join("\n"))
   // The stack trace of a defect or of a failed statement is only useful for debugging.
   const isTraced = Cause.hasDies(cause) || error instanceof SqlError.SqlError
-  if (isTraced && (yield* logLevel) === "debug") yield* Console.error(Cause.pretty(cause))
+  const logLevel = yield* Effect.option(Config.String("LOG_LEVEL"))
+  if (isTraced && Option.contains(logLevel, "debug")) yield* Console.error(Cause.pretty(cause))
 })
-
-const logLevel = Effect.orElseSucceed(Config.String("LOG_LEVEL"), () => "")
 
 const printable = (text: string): string => oneLine(redactSecrets(text))
 

@@ -13,13 +13,7 @@ interface SampleRequest {
 /** Each header as an expression of a language. */
 type Headers = Readonly<Record<"authorization" | "idempotency-key" | "content-type", string>>
 
-interface Sample {
-  readonly lang: string
-  readonly label: string
-  readonly source: string
-}
-
-export const samplesOf = ({ body, isKeyed, method, url }: SampleRequest): ReadonlyArray<Sample> => {
+export const samplesOf = ({ body, isKeyed, method, url }: SampleRequest) => {
   const json = body === undefined ? undefined : JSON.stringify(body, null, 2)
   const withBody = (text: (json: string) => string) => (json === undefined ? "" : text(json))
   const names = [

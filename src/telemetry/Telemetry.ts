@@ -43,17 +43,7 @@ const exported = Layer.unwrap(
 
 export const layer = Layer.provideMerge(exported, metricsEnabled)
 
-interface Line {
-  readonly time: string
-  readonly level: string
-  readonly message: string
-  readonly traceId: string | undefined
-  readonly spanId: string | undefined
-  readonly annotations: Readonly<Record<string, unknown>>
-  readonly cause: string | undefined
-}
-
-const toLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknown>): Line => {
+const toLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknown>) => {
   const span = fiber.getRef(References.TracerEnabled)
     ? Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
     : undefined
@@ -67,6 +57,8 @@ const toLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknow
     cause: cause.reasons.length === 0 ? undefined : Cause.pretty(cause)
   }
 }
+
+type Line = ReturnType<typeof toLine>
 
 const text = (part: unknown): string => {
   if (typeof part === "string") return part

@@ -30,7 +30,6 @@ import {
 import { JsonBody, MaxBody } from "../Requests.ts"
 
 const ClientStatus = Schema.Literals(["active", "archived"])
-type ClientStatus = typeof ClientStatus.Type
 
 /** The fields that callers write, with their types in the API, the project file and imports. */
 export const clientFields = {

@@ -30,7 +30,6 @@ export const Task = Schema.Struct({
   }),
   createdAt: CreatedAt
 }).annotate({ identifier: "DeveloperTask" })
-type Task = typeof Task.Type
 
 const dealOf = Deal.annotateKey({ description: "The deal after the change." })
 

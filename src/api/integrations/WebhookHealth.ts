@@ -8,10 +8,6 @@ import { InstallationId } from "../schema/Ids.ts"
 import { InstallationNotFound, WebhookNotFound } from "../Problems.ts"
 import { type EventType, eventTypes } from "./Events.ts"
 
-export const healthStates = ["unused", "healthy", "failing", "parked", "resting"] as const
-export const HealthState = Schema.Literals(healthStates)
-export type HealthState = typeof HealthState.Type
-
 export const DisabledReason = Schema.Literals(["gone", "failing", "operator"])
 export type DisabledReason = typeof DisabledReason.Type
 
@@ -28,7 +24,7 @@ const LastFailure = Schema.Struct({
 })
 
 const Health = Schema.Struct({
-  state: HealthState.annotate({
+  state: Schema.Literals(["unused", "healthy", "failing", "parked", "resting"]).annotate({
     description:
       "The state after the last attempt. `unused`: before the first attempt. `parked`: after ten failures in a row, one attempt at a time. `resting`: no attempt until the time in `Retry-After`."
   }),

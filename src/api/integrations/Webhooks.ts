@@ -130,7 +130,6 @@ const WebhookReceipt = Schema.Struct({
     })
   )
 }).annotate({ identifier: "DeveloperOutboundWebhookMutationResponse" })
-type WebhookReceipt = typeof WebhookReceipt.Type
 
 const answer = HttpApiSchema.WithHeaders(WebhookReceipt, { etag: ETag, ...replayed })
 

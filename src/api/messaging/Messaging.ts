@@ -77,7 +77,6 @@ const MessageSend = Schema.Struct({
   text: text(1, 4096).annotate({ description: "The text to send: 1 to 4096 characters." }),
   expectedProjectId
 }).annotate({ identifier: "DeveloperMessageSend" })
-type MessageSend = typeof MessageSend.Type
 
 export const messageStatuses = ["pending", "retrying", "unknown", "sent", "failed"] as const
 export const MessageStatus = Schema.Literals(messageStatuses)

@@ -1,7 +1,6 @@
 /** `deliveries` and `webhooks`: list, send again and steer what is sent to endpoints (contract §13). */
 import { Effect, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
-import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import { listDeliveries, showDelivery } from "../../integrations/deliveries/Deliveries.ts"
 import { attemptsOf, type Delivery } from "../../integrations/deliveries/DeliveryList.ts"
@@ -54,7 +53,9 @@ const show = Command.make(
   { json: Flags.json, project: Flags.project, delivery },
   Effect.fn(function* ({ delivery, json, project }) {
     const found = yield* showDelivery(yield* Flags.projectId(project), delivery)
-    const attempts = attemptsOf(found).map(entryOf)
+    const attempts = attemptsOf(found).map((attempt) =>
+      Struct.pick(attempt, ["number", "startedAt", "finishedAt", "statusCode", "errorCode", "durationMs"])
+    )
     const item = { ...itemOf(found), ...Struct.pick(found, ["replayOf", "replayedBy"]) }
     const log = attempts.length === 0 ? "No attempts yet" : tableOf(attempts)
     yield* answer(json, { ...item, attemptLog: attempts }, `${tableOf([item])}\n\n${log}`)
@@ -110,15 +111,6 @@ export const itemOf = (delivery: Delivery) => ({
   ...Struct.pick(delivery, ["installationId", "eventType", "status", "attempts"]),
   nextAttemptAt: delivery.status === "pending" ? delivery.nextAttemptAt : null,
   ...Struct.pick(delivery, ["lastStatusCode", "lastErrorCode", "createdAt"])
-})
-
-const entryOf = ({ durationMs, errorCode, finishedAt, number, startedAt, statusCode }: DeliveryAttempt) => ({
-  number,
-  startedAt,
-  finishedAt,
-  statusCode,
-  errorCode,
-  durationMs
 })
 
 const listOfWebhooks = Command.make(

@@ -47,12 +47,7 @@ const secret = Flag.Redacted("secret").pipe(
     /^whsec_[A-Za-z0-9+/_-]{8,}={0,2}$/.test(Redacted.value(given))
       ? Effect.succeed(given)
       : Effect.fail(
-          new CliError.InvalidValue({
-            option: "secret",
-            value: Redacted.value(given) && "…",
-            expected: "whsec_ and base64",
-            kind: "flag"
-          })
+          new CliError.InvalidValue({ option: "secret", value: "…", expected: "whsec_ and base64", kind: "flag" })
         )
   ),
   Flag.optional

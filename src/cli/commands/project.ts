@@ -208,18 +208,11 @@ const afterMove = ({ fencedMs, projectId, rows, state }: Moves.Moved) => {
   }
 }
 
-const unconfirmed = (value: string) =>
-  new CliError.ShowHelp({
-    commandPath: [...cli.split(" "), "project", "delete"],
-    errors: [
-      new CliError.InvalidValue({
-        option: "confirm",
-        value,
-        expected: "the project's id, as in --project",
-        kind: "flag"
-      })
-    ]
-  })
+const unconfirmed = (value: string) => {
+  const expected = "the project's id, as in --project"
+  const error = new CliError.InvalidValue({ option: "confirm", value, expected, kind: "flag" })
+  return new CliError.ShowHelp({ commandPath: [...cli.split(" "), "project", "delete"], errors: [error] })
+}
 
 export const project = Command.make("project").pipe(
   Command.withDescription("Apply and export project files, and list, move and delete projects"),

@@ -41,14 +41,10 @@ const nextAttempt = (
 
 /** Reads the probes of the endpoints of deliveries. */
 export const probesOf = (sql: SqlClient.SqlClient, project: ProjectId, deliveries: ReadonlyArray<Delivery>) => {
-  const waiting = deliveries.filter(({ nextAttemptAt }) => nextAttemptAt !== null)
-  return waiting.length === 0
-    ? Effect.succeed([])
-    : listProbes(
-        sql,
-        project,
-        waiting.map(({ installationId }) => installationId)
-      )
+  const waiting = deliveries.flatMap(({ installationId, nextAttemptAt }) =>
+    nextAttemptAt === null ? [] : installationId
+  )
+  return waiting.length === 0 ? Effect.succeed([]) : listProbes(sql, project, waiting)
 }
 
 export const deliveryColumns = (project: ProjectId, time: Time, probes: ReadonlyArray<Probe>): Columns<Delivery> => ({

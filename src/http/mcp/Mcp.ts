@@ -100,8 +100,9 @@ const addRoute = Effect.fnUntraced(function* (
 
   const answer = (request: McpRequest, credential: Credential, current: CurrentRequestShape) => {
     const { isStateless, method, params } = request
-    if (method === "tools/call") return Effect.succeed(refuse(request, unknownTool))
-    if (method === "tools/list" && params["cursor"] !== undefined) return Effect.succeed(refuse(request, unknownCursor))
+    if (method === "tools/call") return Effect.succeed(refuse(request, invalid("There is no tool of this name.")))
+    if (method === "tools/list" && params["cursor"] !== undefined)
+      return Effect.succeed(refuse(request, invalid("The list has one page.")))
     if (method === "tools/list") {
       return Effect.map(toolsOf(credential), (tools) =>
         succeed(request, resultWith(tools, isStateless ? cache : {}), current.headers)
@@ -136,7 +137,8 @@ const addRoute = Effect.fnUntraced(function* (
             const call = callOfTool(message)
             const { arguments: given = {} } = message.params
             if (call === undefined) return charged(() => answer(message, credential, current))
-            if (!Predicate.isObject(given)) return charged(() => Effect.succeed(refuse(message, noArguments)))
+            if (!Predicate.isObject(given))
+              return charged(() => Effect.succeed(refuse(message, invalid("arguments is an object."))))
             return Effect.map(call(given, current), (result) => succeed(message, result, current.headers))
           }
         }
@@ -204,9 +206,7 @@ const callOf = (endpoint: HttpApiEndpoint.Top, route: Route): Call => {
   }
 }
 
-const unknownTool: ProtocolError = { code: errorCodes.invalidParams, message: "There is no tool of this name." }
-const noArguments: ProtocolError = { code: errorCodes.invalidParams, message: "arguments is an object." }
-const unknownCursor: ProtocolError = { code: errorCodes.invalidParams, message: "The list has one page." }
+const invalid = (message: string): ProtocolError => ({ code: errorCodes.invalidParams, message })
 
 const unreadable = (problem: BodyProblem, current: CurrentRequestShape) => {
   if (!(problem instanceof MalformedJson)) return Effect.fail(problem)

@@ -42,8 +42,6 @@ export const unreachable = (cause: Cause.Cause<unknown>) =>
     )(cause)
   )
 
-const oldestServer = 150_000
-
 interface Server {
   readonly version: string
   readonly number: number
@@ -71,7 +69,7 @@ export const database = Effect.gen(function* () {
     }
   )
   const name = `PostgreSQL ${server.version} (${where})`
-  if (server.number < oldestServer) return failed(`${name} is too old`, "Use PostgreSQL 15 or later.")
+  if (server.number < 150_000) return failed(`${name} is too old`, "Use PostgreSQL 15 or later.")
   if (server.role) return failed(`${name} is a standby`, "Point DATABASE_URL at the primary.")
   if (server.isSortedAnew) {
     return warning(

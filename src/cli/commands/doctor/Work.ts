@@ -107,15 +107,13 @@ export const tokens = Effect.gen(function* () {
   )
 }).pipe(Effect.catchCause(failure("Read the database's log: keys can't be read.")))
 
-const maxMoves = 10
-
 /** Checks that no project is being moved, and that no move has left a slot, for which PostgreSQL keeps its log until the disk is full. */
 export const moves = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const found = yield* slots(sql)
   const marked = yield* sql<{ projectId: string; state: State }>`
     SELECT project_id AS "projectId", move_state AS state FROM projects WHERE move_state IS NOT NULL
-    ORDER BY project_id LIMIT ${maxMoves}::int`
+    ORDER BY project_id LIMIT 10`
   const named = found.map(
     ({ active, keeps, projectId, slot }) =>
       `${projectId === null ? `slot ${slot}` : `project ${projectId}`} (${active ? "copied now" : "not read"}, keeps ${Math.ceil(keeps / 1_000_000)} MB of the log)`
