@@ -29,6 +29,17 @@ export interface List {
 
 /** The MAC is cut to 16 bytes: an attacker can't guess 128 bits. */
 const macLength = 16
+const timeLength = 6
+/**
+ * Times are milliseconds since the year 1, so none is negative. 48 bits last until the year 8920. `lateBit` stands for the 49th
+ * bit.
+ */
+const epoch = Date.parse("0001-01-01T00:00:00.000Z")
+const timeRange = 2 ** (8 * timeLength)
+
+/** Flags in the byte after the time: the time exceeds 48 bits; the end of the list follows, which never does. */
+const lateBit = 2
+const endBit = 4
 
 export class Cursors extends Context.Service<
   Cursors,
@@ -40,14 +51,14 @@ export class Cursors extends Context.Service<
   static readonly layer = Layer.effect(
     Cursors,
     Effect.gen(function* () {
-      const [current, ...previous] = Array.map((yield* SecretKey).deriveAll("positions of pages"), Redacted.value)
+      const [current, ...previous] = Array.map((yield* SecretKey).deriveAll("page cursors"), Redacted.value)
       const keys = [current, ...previous]
 
       const open = (list: List, cursor: string) => {
         const bytes = Buffer.from(cursor, "base64url")
         const body = bytes.subarray(macLength)
         // The same bytes can be written in base64 in several ways. Only the canonical one is accepted.
-        if (body.length === 0 || bytes.toString("base64url") !== cursor) return Option.none()
+        if (body.length <= timeLength || bytes.toString("base64url") !== cursor) return Option.none()
         const isAuthentic = keys.some((key) => timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength)))
         return isAuthentic ? Option.some(read(body)) : Option.none()
       }
@@ -70,10 +81,23 @@ const macOf = (key: Uint8Array, { filters, operation, projectId }: List, body: U
     .digest()
     .subarray(0, macLength)
 
-const write = ({ at, id, until }: Position): Buffer =>
-  Buffer.from(JSON.stringify([id, at.getTime(), ...(until === undefined ? [] : [until.getTime()])]))
+const write = ({ at, id, until }: Position): Buffer => {
+  const head = Buffer.alloc(timeLength + 1)
+  const end = Buffer.alloc(until === undefined ? 0 : timeLength)
+  if (until !== undefined) end.writeUIntBE(until.getTime() - epoch, 0, timeLength)
+  const time = at.getTime() - epoch
+  head.writeUIntBE(time % timeRange, 0, timeLength)
+  head.writeUInt8((time >= timeRange ? lateBit : 0) + (until === undefined ? 0 : endBit), timeLength)
+  return Buffer.concat([head, end, Buffer.from(id, "utf8")])
+}
 
 const read = (body: Buffer): Position => {
-  const [id, at, until]: readonly [id: string, at: number, until?: number] = JSON.parse(body.toString("utf8"))
-  return { at: new Date(at), id, ...(until === undefined ? {} : { until: new Date(until) }) }
+  const flags = body.readUInt8(timeLength)
+  const time = body.readUIntBE(0, timeLength) + ((flags & lateBit) === 0 ? 0 : timeRange)
+  const [rest, hasEnd] = [timeLength + 1, (flags & endBit) !== 0]
+  return {
+    at: new Date(time + epoch),
+    id: body.toString("utf8", hasEnd ? rest + timeLength : rest),
+    ...(hasEnd ? { until: new Date(body.readUIntBE(rest, timeLength) + epoch) } : {})
+  }
 }
