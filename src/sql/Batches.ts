@@ -86,7 +86,10 @@ export const makeBatches = <Input, Answer, Output, E, E2>({
   let inFlight = 0
   let isScheduled = false
   let lastWasOne = false
-  /** The calls that were added since the last dispatch. */
+  /**
+   * The calls of this turn. The array is made with the first of them: an older one could be in the old generation, and V8 would keep
+   * the calls with it until the next full collection, although nothing refers to it any more.
+   */
   let arrived: Array<Item> = []
 
   const finish = (call: Item, result: Effect.Effect<Output, E2 | ServiceUnavailable>) => {
@@ -172,8 +175,8 @@ export const makeBatches = <Input, Answer, Output, E, E2>({
     call.wait = beginWait(call.context)
     line.add(call)
     if (inFlight >= maxInFlight) return limitWait(call)
-    arrived.push(call)
-    if (isScheduled) return
+    if (isScheduled) return void arrived.push(call)
+    arrived = [call]
     isScheduled = true
     setImmediate(() => {
       isScheduled = false

@@ -146,6 +146,11 @@ export const platform = [
   batches("call.endsAt > longest.endsAt", "call.endsAt < longest.endsAt"),
   batches("line.isDelayed(call)", "false"),
   batches("if (!isScheduled) dispatch()", "", "sql/Batches"),
+  batches(
+    "if (isScheduled) return void arrived.push(call)\n    arrived = [call]",
+    "arrived.push(call)\n    if (isScheduled) return",
+    "sql/Batches"
+  ),
   batches("if (sent > 0) lastWasOne = sent === 1", "lastWasOne = true", "sql/Batches"),
   mutating("commands/Grouped.ts", "commands/FairQueue")("input.asksFor === asksFor", "false"),
   mutating("commands/Grouped.ts", "commands/FairQueue")("&& own >= capacity / this.waiting.size", ""),

@@ -6,6 +6,8 @@ import { TestDatabase } from "../support/TestDatabase.ts"
 import { Deferred, Effect, Exit, Fiber, Option, Tracer } from "effect"
 import { coalesce } from "../../src/sql/Batches.ts"
 import { until } from "../support/Waiting.ts"
+import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
 
 registerTimestamps()
 
@@ -192,4 +194,37 @@ describe("coalesced calls", () => {
     })
     assert.deepStrictEqual(exits, [Exit.fail("unlucky"), Exit.fail("unlucky"), Exit.succeed(6), Exit.succeed(8)])
   })
+
+  it.live("keeps nothing of the calls of a batch that has ended until the next full collection", function* () {
+    const count = coalesce(64, (inputs: ReadonlyArray<ReadonlyArray<number>>) =>
+      Effect.succeed(inputs.map(({ length }) => length))
+    )
+    const calls = Effect.forEach(
+      Array.from({ length: 64 }, () => Effect.suspend(() => count(Array.from({ length: 10_000 }, (_, i) => i)))),
+      (call) => call,
+      { concurrency: "unbounded", discard: true }
+    )
+    yield* calls
+    yield* Effect.sleep(10)
+    // All that is in use is then in the old generation.
+    collect("major")
+    const before = oldGeneration()
+    yield* calls
+    yield* Effect.sleep(10)
+    collect("minor")
+    collect("minor")
+    // The inputs take five megabytes.
+    assert.isBelow(oldGeneration() - before, 1_000_000)
+  })
 })
+
+const collect = (type: "major" | "minor") => {
+  setFlagsFromString("--expose-gc")
+  const run: unknown = runInNewContext("gc")
+  if (typeof run === "function") run({ type, execution: "sync" })
+}
+
+const oldGeneration = () =>
+  getHeapSpaceStatistics()
+    .filter(({ space_name }) => !space_name.startsWith("new_"))
+    .reduce((sum, { space_used_size }) => sum + space_used_size, 0)
