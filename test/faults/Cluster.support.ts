@@ -8,23 +8,6 @@ import { defer } from "../support/Finalizers.ts"
 import { childrenOf, isRunning, kill, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 
-export interface Cluster {
-  /** The URL of a migrated database; it stays valid. */
-  readonly url: string
-  readonly port: number
-  /** The file that PostgreSQL writes its log to. */
-  readonly log: string
-  readonly start: () => Promise<void>
-  /** Shuts it down, which ends all sessions. */
-  readonly stop: () => Promise<void>
-  /** Kills all of its processes, and waits until they have exited. */
-  readonly kill: () => Promise<void>
-  /** Kills one session, after which PostgreSQL ends all sessions and recovers. */
-  readonly crash: (pid: number) => void
-  /** `SIGSTOP` suspends all of its processes, `SIGCONT` resumes them. */
-  readonly signal: (signal: "SIGSTOP" | "SIGCONT") => void
-}
-
 /** Starts the server of a new cluster, and creates the service's database. No process starts that server again. */
 export const startServer = (cluster: Embedded.Cluster): Promise<Server.Server> => {
   const create = (server: Server.Server) =>
@@ -38,7 +21,7 @@ export const startServer = (cluster: Embedded.Cluster): Promise<Server.Server> =
 }
 
 /** Starts a cluster with a migrated database. */
-export const startCluster = async (): Promise<Cluster> => {
+export const startCluster = async () => {
   const directory = await temporaryDirectory()
   const cluster = await Effect.runPromise(
     Embedded.open({ directory, flags: { fsync: "off", full_page_writes: "off", shared_buffers: "32MB" } })
@@ -59,14 +42,18 @@ export const startCluster = async (): Promise<Cluster> => {
   const url = Redacted.value(Embedded.ownerUrlOf(cluster, server.port, "developer_api"))
   await migrate.pipe(Effect.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 })), Effect.runPromise)
   return {
+    /** The URL of a migrated database; it stays valid. */
     url,
     port: server.port,
+    /** The file that PostgreSQL writes its log to. */
     log: cluster.log,
     start,
+    /** Shuts it down, which ends all sessions. */
     stop: () => {
       restore()
       return Effect.runPromise(Server.stop(server.pid))
     },
+    /** Kills all of its processes, and waits until they have exited. */
     kill: async () => {
       restore()
       const all = processes()
@@ -75,8 +62,10 @@ export const startCluster = async (): Promise<Cluster> => {
         if (all.some(isRunning)) throw new Error("PostgreSQL is still running")
       })
     },
-    crash: (pid) => kill(pid, "SIGKILL"),
-    signal: (signal) => {
+    /** Kills one session, after which PostgreSQL ends all sessions and recovers. */
+    crash: (pid: number) => kill(pid, "SIGKILL"),
+    /** `SIGSTOP` suspends all of its processes, `SIGCONT` resumes them. */
+    signal: (signal: "SIGSTOP" | "SIGCONT") => {
       restore()
       signalAll(signal)
     }

@@ -10,7 +10,7 @@ import { spawnSync } from "node:child_process"
 import * as Server from "../../src/sql/embedded/Server.ts"
 import { pipelines } from "../contract/Deals.support.ts"
 import { defer } from "../support/Finalizers.ts"
-import { ended, inGoodOrder, postmasterOf, type Running, spawn, temporaryDirectory } from "../support/Process.ts"
+import { ended, inGoodOrder, postmasterOf, spawn, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { project, serviceEnv, session, unlimited } from "./Projects.support.ts"
 import { command, expectProblem, kindOf, listClients, send, stream } from "./Requests.support.ts"
@@ -41,21 +41,8 @@ const requiresMount = (): void => {
   })
 }
 
-/** A service on a file system in memory that only the service and its PostgreSQL see. */
-interface SmallDisk {
-  readonly service: Running
-  /** The data directory, as seen by processes outside of the namespace. */
-  readonly directory: string
-  /** Writes a file until not one more byte fits. */
-  readonly fill: () => Promise<void>
-  /** Removes that file. */
-  readonly free: () => Promise<void>
-  /** Sends SIGTERM to the service. */
-  readonly shutDown: () => void
-}
-
-/** Starts a service whose data directory is a file system of some MiB. */
-const startOnSmallDisk = async (mebibytes: number, env: Readonly<Record<string, string>>): Promise<SmallDisk> => {
+/** Starts a service whose data directory is a file system of some MiB in memory, which only it and its PostgreSQL see. */
+const startOnSmallDisk = async (mebibytes: number, env: Readonly<Record<string, string>>) => {
   const mountPoint = await temporaryDirectory()
   const service = spawn("unshare", mounting(mountPoint, mebibytes, [process.execPath, "src/main.ts"]), {
     PORT: "0",
@@ -75,7 +62,9 @@ const startOnSmallDisk = async (mebibytes: number, env: Readonly<Record<string, 
   const filler = Path.join(directory, "filler")
   return {
     service,
+    /** As seen by processes outside of the namespace. */
     directory,
+    /** Writes a file until not one more byte fits. */
     fill: async () => {
       const file = await open(filler, "a")
       try {

@@ -84,8 +84,9 @@ const clients = ({ ledger, calls }: Scene): Caller => {
   }
 }
 
-const deals = ({ ledger, calls }: Scene): Caller => {
-  return async (n) => {
+const deals =
+  ({ ledger, calls }: Scene): Caller =>
+  async (n) => {
     const title = `Deal ${n}`
     const { resourceId: id } = await calls.command("createDeal", { json: { title } }, { version: 1 })
     const patch = (json: object, version: number) =>
@@ -100,11 +101,11 @@ const deals = ({ ledger, calls }: Scene): Caller => {
       ...[2, 3, 4].map((version) => eventName("crm.deal.updated.v1", id, version))
     )
   }
-}
 
 /** Creates clients and deals by their external ids, and changes them; gives the clients addresses, and erases every other one. */
-const upserts = ({ ledger, calls }: Scene): Caller => {
-  return async (n) => {
+const upserts =
+  ({ ledger, calls }: Scene): Caller =>
+  async (n) => {
     const params = { externalId: `shop-${n}` }
     const displayName = `Upserted ${n}`
     const { resourceId: clientId } = await calls.command(
@@ -134,14 +135,14 @@ const upserts = ({ ledger, calls }: Scene): Caller => {
       ledger.events.push(eventName("crm.deal.updated.v1", dealId, 2))
     }
   }
-}
 
 /** Number of items of each batch. */
 export const batchSize = 25
 
 /** Creates clients and deals by batches, and changes them so. */
-const batches = ({ ledger, calls }: Scene): Caller => {
-  return async (n) => {
+const batches =
+  ({ ledger, calls }: Scene): Caller =>
+  async (n) => {
     const items = (member: string, name: string) =>
       Array.from({ length: batchSize }, (_, index) => ({
         externalId: `batch-${n}-${index}`,
@@ -158,15 +159,14 @@ const batches = ({ ledger, calls }: Scene): Caller => {
       ledger.events.push(eventName("crm.deal.created.v1", id, 1))
     }
   }
-}
 
-const drafts = ({ ledger, calls }: Scene): Caller => {
-  return async (n) => {
+const drafts =
+  ({ ledger, calls }: Scene): Caller =>
+  async (n) => {
     const name = `Draft ${n}`
     const { resourceId: id } = await calls.command("createCampaign", { json: { name } }, { version: 1 })
     ledger.campaigns.set(id, campaignState(name, "draft", 1))
   }
-}
 
 const notes = ({ ledger, calls }: Scene): Caller => {
   const dealId = "deal_own"
@@ -234,16 +234,17 @@ const webhookOf = ({ ledger, calls, mutations, project }: Scene, installationId:
 
 type Webhook = ReturnType<typeof webhookOf>
 
-const webhooks = (webhook: Webhook): Caller => {
-  return async (n) => {
+const webhooks =
+  (webhook: Webhook): Caller =>
+  async (n) => {
     if (n % 3 === 2) await webhook.configure()
     else await webhook.rotate()
   }
-}
 
 /** Retries dead deliveries, and reconfigures the webhooks whose endpoints are parked, as poison parks any endpoint. */
-const retries = ({ calls, project }: Scene, configured: Readonly<Record<string, Webhook>>): Caller => {
-  return async () => {
+const retries =
+  ({ calls, project }: Scene, configured: Readonly<Record<string, Webhook>>): Caller =>
+  async () => {
     const { dead, parked } = await project.failures()
     for (const installation of parked) await configured[installation]?.configure()
     for (const { id: deliveryId, installation: installationId } of dead) {
@@ -252,10 +253,10 @@ const retries = ({ calls, project }: Scene, configured: Readonly<Record<string, 
       assert.strictEqual(resourceId, deliveryId)
     }
   }
-}
 
-const messages = ({ ledger, calls, project }: Scene): Caller => {
-  return async (n) => {
+const messages =
+  ({ ledger, calls, project }: Scene): Caller =>
+  async (n) => {
     for (const kind of kinds) {
       const text = `Message ${n} over ${kind}`
       const answer = await project.sendMessage(calls, kind, text)
@@ -263,7 +264,6 @@ const messages = ({ ledger, calls, project }: Scene): Caller => {
       ledger.messages.set(text, answer.messageId)
     }
   }
-}
 
 /** Returns the commands on campaigns. */
 const campaignCommands =

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { settings } from "../integrations/deliveries/Deliveries.support.ts"
 import { type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
-import { type Cluster, startCluster } from "./Cluster.support.ts"
+import { startCluster } from "./Cluster.support.ts"
 import { serviceEnv } from "./Projects.support.ts"
 import { makeRedis } from "./Redis.support.ts"
 import { send } from "./Requests.support.ts"
@@ -34,7 +34,7 @@ export const startParts = async (
   settingsOfTest: Readonly<Record<string, string>> = {},
   names: ReadonlyArray<Process> = processNames
 ) => {
-  const cluster: Cluster = await startCluster()
+  const cluster = await startCluster()
   const redis = await makeRedis()
   await redis.start()
   const env = {

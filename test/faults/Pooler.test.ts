@@ -27,16 +27,8 @@ import {
 } from "./Requests.support.ts"
 import { listen, openShop } from "./Shop.support.ts"
 
-interface Pooler {
-  /** The URL of the database through the pooler. */
-  readonly url: string
-  readonly kill: () => Promise<void>
-  /** Starts it again after `kill`, and waits until it answers. */
-  readonly start: () => Promise<void>
-}
-
 /** Starts a PgBouncer in transaction mode with at most `sessions` sessions of PostgreSQL. */
-const startPooler = async (databaseUrl: string, sessions: number): Promise<Pooler> => {
+const startPooler = async (databaseUrl: string, sessions: number) => {
   const directory = await temporaryDirectory()
   const port = await freePort()
   const { hostname, password, port: target, username } = new URL(databaseUrl)
@@ -80,7 +72,7 @@ describe("a service behind PgBouncer in transaction mode", () => {
   requires("pgbouncer")
 
   let direct: string
-  let pooler: Pooler
+  let pooler: Awaited<ReturnType<typeof startPooler>>
   let api: Awaited<ReturnType<typeof startHere>>
 
   beforeAll(async () => {
@@ -90,7 +82,7 @@ describe("a service behind PgBouncer in transaction mode", () => {
     api = await start("api")
   })
 
-  const through = ({ url }: Pooler) => ({ ...serviceEnv(url), ...settings, DATABASE_DIRECT_URL: direct })
+  const through = ({ url }: typeof pooler) => ({ ...serviceEnv(url), ...settings, DATABASE_DIRECT_URL: direct })
   const start = (role: "api" | "worker") => startHere(pooler.url, through(pooler), role)
 
   it("answers every operation, and repeats the answers of mutations under their keys", async () => {

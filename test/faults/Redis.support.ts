@@ -5,19 +5,10 @@ import { freePort, launch, type Launched, temporaryDirectory } from "../support/
 import { pathOf } from "../support/Programs.ts"
 import { eventually } from "../support/Waiting.ts"
 
-export interface Redis {
-  readonly url: string
-  readonly port: number
-  /** Starts it, and waits until it answers. */
-  readonly start: () => Promise<void>
-  /** Kills it, and waits until it has exited. */
-  readonly kill: () => Promise<void>
-  /** `SIGSTOP` makes it hang: connections stay open and new ones are accepted, but nothing is answered. */
-  readonly signal: (signal: "SIGSTOP" | "SIGCONT") => void
-}
+export type Redis = Awaited<ReturnType<typeof makeRedis>>
 
 /** Creates a server that is not started yet; its port is reserved. */
-export const makeRedis = async (...flags: ReadonlyArray<string>): Promise<Redis> => {
+export const makeRedis = async (...flags: ReadonlyArray<string>) => {
   const port = await freePort()
   const directory = await temporaryDirectory()
   let running: Launched | undefined
@@ -25,15 +16,18 @@ export const makeRedis = async (...flags: ReadonlyArray<string>): Promise<Redis>
   return {
     url: `redis://127.0.0.1:${port}`,
     port,
+    /** Starts it, and waits until it answers. */
     start: async () => {
       const args = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
       running = launch(pathOf("redis"), [...args, "--dir", directory, ...flags])
       await eventually(() => ping(port))
     },
+    /** Kills it, and waits until it has exited. */
     kill: async () => {
       await running?.end()
     },
-    signal: (signal) => running?.kill(signal)
+    /** `SIGSTOP` makes it hang: connections stay open and new ones are accepted, but nothing is answered. */
+    signal: (signal: "SIGSTOP" | "SIGCONT") => running?.kill(signal)
   }
 }
 

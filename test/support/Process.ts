@@ -118,24 +118,6 @@ export interface Ended {
   readonly signal: NodeJS.Signals | null
 }
 
-/** A child process and all of its output. */
-export interface Running {
-  readonly pid: number
-  readonly stdout: () => string
-  readonly stderr: () => string
-  readonly exited: Promise<Ended>
-  readonly hasExited: () => boolean
-  readonly kill: (signal: NodeJS.Signals) => void
-  /** Waits until standard output matches; fails with all output if the process ends before. */
-  readonly prints: (pattern: RegExp) => Promise<RegExpExecArray>
-}
-
-/** A program that its caller has to end. */
-export interface Launched extends Running {
-  /** Kills it if it still runs, and asserts that it has not printed a secret. */
-  readonly end: () => Promise<void>
-}
-
 /** What each process of a test inherits: where programs are, and the mutation of the source, if one is tested. */
 export const inherited: Readonly<Record<string, string | undefined>> = {
   PATH: process.env["PATH"],
@@ -147,11 +129,7 @@ export const inherited: Readonly<Record<string, string | undefined>> = {
 }
 
 /** Starts a program that outlives the test. */
-export const launch = (
-  file: string,
-  args: ReadonlyArray<string>,
-  env: Readonly<Record<string, string>> = {}
-): Launched => {
+export const launch = (file: string, args: ReadonlyArray<string>, env: Readonly<Record<string, string>> = {}) => {
   const child = ChildProcess.spawn(file, args, {
     cwd: checkout,
     // The machine's settings do not reach the service.
@@ -184,6 +162,7 @@ export const launch = (
     })
   })
   return {
+    /** Kills it if it still runs, and asserts that it has not printed a secret. */
     end: async () => {
       child.kill("SIGCONT")
       child.kill("SIGKILL")
@@ -195,9 +174,10 @@ export const launch = (
     stderr: () => stderr,
     exited,
     hasExited: () => over !== undefined,
-    kill: (signal) => child.kill(signal),
-    prints: (pattern) =>
-      new Promise((resolve, reject) => {
+    kill: (signal: NodeJS.Signals) => child.kill(signal),
+    /** Waits until standard output matches; fails with all output if the process ends before. */
+    prints: (pattern: RegExp) =>
+      new Promise<RegExpExecArray>((resolve, reject) => {
         const look = () => {
           const match = pattern.exec(stdout)
           if (match !== null) resolve(match)
@@ -213,6 +193,11 @@ export const launch = (
       })
   }
 }
+
+export type Launched = ReturnType<typeof launch>
+
+/** A child process that ends with its test, and all of its output. */
+export type Running = Omit<Launched, "end">
 
 /** Starts a program. It is killed when the test ends, and must not have printed a secret. */
 export const spawn = (...command: Parameters<typeof launch>): Running => {
@@ -237,12 +222,6 @@ export const launchService = ({ args = [], env = {}, source = checkout }: Servic
     ...env
   })
 
-export interface Service extends Running {
-  readonly url: string
-  /** Sends SIGTERM, and waits at most 20 s for the end. */
-  readonly stop: () => Promise<Ended | "still running">
-}
-
 /** The end of a process that shut down in good order. */
 export const inGoodOrder: Ended = { code: 0, signal: null }
 
@@ -251,12 +230,13 @@ export const ended = ({ exited }: Running, millis = 20_000): Promise<Ended | "st
   Promise.race([exited, sleep(millis, "still running" as const, { ref: false })])
 
 /** Starts the service and waits for its ready line. */
-export const startService = async (options: ServiceOptions): Promise<Service> => {
+export const startService = async (options: ServiceOptions) => {
   const running = launchService(options)
   const [, url = ""] = await running.prints(/^listening on (http:\/\/\S+)$/m)
   return {
     ...running,
     url,
+    /** Sends SIGTERM, and waits at most 20 s for the end. */
     stop: () => {
       running.kill("SIGTERM")
       return ended(running)
@@ -264,12 +244,10 @@ export const startService = async (options: ServiceOptions): Promise<Service> =>
   }
 }
 
+export type Service = Awaited<ReturnType<typeof startService>>
+
 /** Runs a program to its end. */
-export const runToEnd = async (
-  file: string,
-  args: ReadonlyArray<string>,
-  env?: Readonly<Record<string, string>>
-): Promise<Ended & { readonly stdout: string; readonly stderr: string }> => {
+export const runToEnd = async (file: string, args: ReadonlyArray<string>, env?: Readonly<Record<string, string>>) => {
   const running = spawn(file, args, env)
   return { ...(await running.exited), stdout: running.stdout(), stderr: running.stderr() }
 }

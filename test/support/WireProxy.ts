@@ -21,26 +21,6 @@ interface Held {
   readonly cut: () => void
 }
 
-/** Holds the round trips in which a statement matches. */
-interface Gate {
-  /** Whether a round trip is held and its client still waits. */
-  readonly isWaiting: () => boolean
-  /** Returns the oldest held round trip whose client still waits, or the next one. */
-  readonly next: () => Promise<Held>
-  /** Ends the hold, and the connections that are held. */
-  readonly open: () => void
-}
-
-/** Holds the next round trips in which a statement matches. */
-export interface Trap {
-  /** Resolves when `count` round trips are held. */
-  readonly reached: Promise<void>
-  /** Ends the held connections. */
-  readonly cut: () => void
-  /** Sends everything that is held. */
-  readonly release: () => void
-}
-
 interface Catch {
   readonly statement: RegExp
   readonly when: "requested" | "answered"
@@ -150,7 +130,8 @@ const carry = (client: Socket, database: Socket, traffic: Traffic) => {
   })
 }
 
-const gateOf = (statement: RegExp, watches: Set<Watch>): Gate => {
+/** Holds the round trips in which a statement matches. */
+const gateOf = (statement: RegExp, watches: Set<Watch>) => {
   const clients = new Map<Socket, Held>()
   let taker: ((held: Held) => void) | undefined
   const watch: Watch = {
@@ -165,13 +146,16 @@ const gateOf = (statement: RegExp, watches: Set<Watch>): Gate => {
   }
   watches.add(watch)
   return {
+    /** Whether a round trip is held and its client still waits. */
     isWaiting: () => clients.size > 0,
+    /** Returns the oldest held round trip whose client still waits, or the next one. */
     next: () =>
-      new Promise((resolve) => {
+      new Promise<Held>((resolve) => {
         const [first] = clients.values()
         if (first === undefined) taker = resolve
         else resolve(first)
       }),
+    /** Ends the hold, and the connections that are held. */
     open: () => {
       watches.delete(watch)
       for (const client of clients.keys()) client.destroy()
@@ -179,7 +163,8 @@ const gateOf = (statement: RegExp, watches: Set<Watch>): Gate => {
   }
 }
 
-const trapOf = ({ count, statement, when }: Catch, watches: Set<Watch>): Trap => {
+/** Holds the next round trips in which a statement matches; `reached` resolves when `count` are held. */
+const trapOf = ({ count, statement, when }: Catch, watches: Set<Watch>) => {
   const { promise, resolve } = Promise.withResolvers<void>()
   const all: Array<Held> = []
   const watch: Watch = {
@@ -243,9 +228,9 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
     /** Returns the process ids of the connected backends. */
     backends: (): ReadonlyArray<number> => [...traffic.backends],
     /** Holds every round trip in which a statement matches, until the gate is opened. */
-    gate: (statement: RegExp): Gate => gateOf(statement, traffic.watches),
+    gate: (statement: RegExp) => gateOf(statement, traffic.watches),
     /** Holds the next round trips in which a statement matches, and everything after them on their connections. */
-    trap: (wanted: Catch): Trap => trapOf(wanted, traffic.watches),
+    trap: (wanted: Catch) => trapOf(wanted, traffic.watches),
     /** Stops forwarding on open connections, which stay open on both sides. New connections work. */
     blackHole: () => {
       for (const socket of sockets) socket.removeAllListeners("data").removeAllListeners("close").resume()
@@ -266,6 +251,7 @@ export const startWireProxy = Effect.fnUntraced(function* (databaseUrl: string) 
     }
   }
 })
+export type Trap = ReturnType<typeof trapOf>
 export type WireProxy = Effect.Success<ReturnType<typeof startWireProxy>>
 
 /** Starts a proxy that ends with the test. */
