@@ -64,6 +64,8 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
   const box = yield* SecretBox
   const { project, ...records } = file
   const { id } = project
+  // Before the project is locked, because its mutations wait from then on.
+  const within = faultsWithin(file)
   const { created, isDeleted, row: given } = yield* openProject(sql, project)
   if (isDeleted) return yield* new ProjectFileInvalid({ faults: [`project.id: ${id} is being deleted or moved`] })
   const now = yield* timeOfApply(sql, id)
@@ -73,7 +75,7 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
   const deals = yield* Deals.resolve(sql, file, { pipelines, defaultPipelineId: row.defaultPipelineId, now })
 
   const faults = [
-    ...faultsWithin(file),
+    ...within,
     ...(yield* unknownReferences(sql, file, pipelines)),
     ...(yield* takenExternalIds(sql, file)),
     ...channels.faults,

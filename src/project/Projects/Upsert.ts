@@ -106,7 +106,8 @@ export const upsert = Effect.fnUntraced(function* (
  */
 const release = (sql: Sql, table: string, unique: Column, projectId: ProjectId, records: ReadonlyArray<FileRecord>) => {
   const column = sql(unique.column)
-  const given = records.filter((record) => record[unique.member] !== undefined)
+  const { member } = unique
+  const given = records.flatMap(({ id, [member]: value }) => (value === undefined ? [] : [{ id, [member]: value }]))
   return sql`
     UPDATE ${sql(table)} AS old SET ${column} = repeat(' ', 161) || old.id
     FROM (
@@ -115,7 +116,7 @@ const release = (sql: Sql, table: string, unique: Column, projectId: ProjectId, 
            jsonb_to_record(record.members) AS value (id text, ${typed(sql, [unique])})
     ) AS file
     WHERE old.project_id = file.project_id AND old.id = file.id AND old.${column} IS NOT NULL
-      AND old.${column} IS DISTINCT FROM file.${sql(unique.member)}`
+      AND old.${column} IS DISTINCT FROM file.${sql(member)}`
 }
 
 /** Whether a list differs between `file`, a record of the project file, and `old`, the stored record. */
