@@ -67,11 +67,11 @@ export const server = [
   stateless('headers["mcp-method"] !== method', "method === undefined"),
   stateless('plain(headers["mcp-name"]) !== params["name"]', "false"),
   stateless("if (header !== revision)", "if (revision === undefined)"),
-  results('"retry-after"] as const', '"retry"] as const'),
+  results('"retry-after": wait\n', "retry: wait\n"),
   results("${status >= 400}", "${status >= 500}"),
   results('"structuredContent":${body}', '"structuredContent":{}'),
   results("problem === undefined ?", "problem !== '' ?"),
-  results(`isReplay(headers) ? '"idempotent-replayed":true' : ""`, '""'),
+  results('"idempotent-replayed": isReplay(headers) || undefined,', ""),
   mutating("http/edge/NodeServer.ts", "faults/Telemetry")("healthz|readyz|metrics", "nothing"),
   mutating("service/Health.ts", "faults/Telemetry")("untraced(checks)", "checks"),
   mutating("sql/Batches.ts", "faults/Telemetry")(

@@ -56,8 +56,8 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   ],
   "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the events of a client, the audiences and endpoints of a project, the stages of a file, the count of a capacity":
     [
-      "src/cli/commands/database.ts movedKeys: reads api_keys without a limit by api_keys_by_age",
-      "src/cli/commands/database.ts movedKeys: reads api_keys without a limit by api_keys_key_id",
+      "src/cli/commands/database.ts map: reads api_keys without a limit by api_keys_by_age",
+      "src/cli/commands/database.ts map: reads api_keys without a limit by api_keys_key_id",
       "src/campaigns/Retention.ts eraseTexts: reads audiences without a limit by audiences_pkey",
       "src/campaigns/Retention.ts eraseTexts: reads endpoint_health without a limit by endpoint_health_pkey",
       // Where the statistics say that a few clients have all deals.

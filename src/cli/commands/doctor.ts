@@ -79,7 +79,4 @@ export const doctor = Command.make(
 )
 
 const lines = ({ advice, check, detail, status }: Finding) =>
-  [
-    `${status.padEnd(8)} ${check.padEnd(12)} ${oneLine(detail)}`,
-    ...(advice === null ? [] : [`${" ".repeat(22)}${advice}`])
-  ].join("\n")
+  `${status.padEnd(8)} ${check.padEnd(12)} ${oneLine(detail)}${advice === null ? "" : `\n${" ".repeat(22)}${advice}`}`

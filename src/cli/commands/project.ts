@@ -115,7 +115,7 @@ const remove = Command.make(
       onMigratedDatabase
     )
     const tables = Object.entries(removal.deleted).map(([table, rows]) => ({ table, rows }))
-    yield* answer(json, removal, [`Project ${project} is deleted.`, "", tableOf(tables)].join("\n"))
+    yield* answer(json, removal, `Project ${project} is deleted.\n\n${tableOf(tables)}`)
   })
 ).pipe(
   Command.withDescription(
@@ -236,28 +236,21 @@ const read = Effect.fnUntraced(function* (file: string) {
   })
 })
 
-const exportReport = (file: string, { projectId, records }: ExportReport) =>
-  [
-    `Project ${projectId} is in ${file}.`,
-    "",
-    tableOf(Object.entries(records).map(([member, records]) => ({ member, records })))
-  ].join("\n")
+const exportReport = (file: string, { projectId, records }: ExportReport) => {
+  const table = tableOf(Object.entries(records).map(([member, records]) => ({ member, records })))
+  return `Project ${projectId} is in ${file}.\n\n${table}`
+}
 
 const summary = ({ created, projectId, unchanged, updated }: ApplyReport) => {
   const kinds = [...new Set([created, updated, unchanged].flatMap((counts) => Object.keys(counts)))]
   const count = (of: Record<string, number>, kind: string) => of[kind] ?? 0
-  return [
-    `Project ${projectId} is as the file says.`,
-    "",
-    tableOf(
-      kinds.map((member) => ({
-        member,
-        created: count(created, member),
-        updated: count(updated, member),
-        unchanged: count(unchanged, member)
-      }))
-    )
-  ].join("\n")
+  const rows = kinds.map((member) => ({
+    member,
+    created: count(created, member),
+    updated: count(updated, member),
+    unchanged: count(unchanged, member)
+  }))
+  return `Project ${projectId} is as the file says.\n\n${tableOf(rows)}`
 }
 
 interface Listed {

@@ -40,10 +40,8 @@ export class MemberUnusable extends Data.TaggedError("MemberUnusable")<{
   }
 }
 
-class ExpiryTooLong extends Data.TaggedError("ExpiryTooLong")<{ readonly expiresIn: Duration.Duration }> {
-  override get message() {
-    return `A key can live for ${Duration.toDays(maxLifetime)} days at most`
-  }
+class ExpiryTooLong extends Data.TaggedError("ExpiryTooLong") {
+  override readonly message = `A key can live for ${Duration.toDays(maxLifetime)} days at most`
 }
 
 /** No key has this id. The message does not repeat the id, which may be a whole token by mistake. */
@@ -103,7 +101,7 @@ export class ApiKeys extends Context.Service<
 
         return {
           issue: Effect.fn("ApiKeys.issue")(function* ({ expiresIn, memberId, name, projectId, ...given }) {
-            if (Duration.isGreaterThan(expiresIn, maxLifetime)) return yield* new ExpiryTooLong({ expiresIn })
+            if (Duration.isGreaterThan(expiresIn, maxLifetime)) return yield* new ExpiryTooLong()
             const { keyId, token } = yield* Token.generate(cell)
             const now = yield* Clock.currentTimeMillis
             const expiresAt = new Date(now + Duration.toMillis(expiresIn))

@@ -151,16 +151,18 @@ export const resultWith = (tools: string, others: object): McpResult => ({
   members: joinMembers(membersOf(others), `"tools":${tools}`)
 })
 
-/** Headers of an operation's answer that are also members of the `_meta` of a tool's result. */
-const repeatedHeaders = ["etag", "ratelimit", "retry-after"] as const
-
-/** The body of an answer stands once, in `structuredContent`. The text in `content` says where, and names a problem. */
+/**
+ * The body of an answer stands once, in `structuredContent`. The text in `content` says where, and names a problem. `_meta` has some of
+ * the headers.
+ */
 export const toolResult = ({ body, headers, problem, status }: ToolAnswer): McpResult => {
-  let meta = isReplay(headers) ? '"idempotent-replayed":true' : ""
-  for (const name of repeatedHeaders) {
-    const value = headers[name]
-    if (value !== undefined) meta = joinMembers(meta, `"${name}":${JSON.stringify(value)}`)
-  }
+  const { etag, ratelimit, "retry-after": wait } = headers
+  const meta = membersOf({
+    "idempotent-replayed": isReplay(headers) || undefined,
+    etag,
+    ratelimit,
+    "retry-after": wait
+  })
   const text = problem === undefined ? "See structuredContent." : `Problem ${problem}: see structuredContent.`
   const content = `"content":[{"type":"text","text":${JSON.stringify(text)}}],"structuredContent":${body}`
   return { members: `${content},"isError":${status >= 400}`, meta }
@@ -194,12 +196,10 @@ const joinMembers = (members: string, others: string) =>
 export const refuse = ({ id }: { readonly id: string | number | null }, error: ProtocolError, status = 200) =>
   json(JSON.stringify({ jsonrpc: "2.0", id, error }), status)
 
-export const unknownMethod = (request: McpRequest) =>
-  refuse(
-    request,
-    { code: errorCodes.methodNotFound, message: "The method is not known here." },
-    request.isStateless ? 404 : 200
-  )
+export const unknownMethod = (request: McpRequest) => {
+  const error = { code: errorCodes.methodNotFound, message: "The method is not known here." }
+  return refuse(request, error, request.isStateless ? 404 : 200)
+}
 
 export const accepted = HttpServerResponse.empty({ status: 202 })
 
