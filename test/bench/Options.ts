@@ -13,12 +13,5 @@ export const count = (name: string, usual: number, what: string) =>
     Flag.withDescription(`${what}; ${usual} if not given`)
   )
 
-/** Directory of the CPU profile of the service. */
-export const profile = Flag.String("profile").pipe(
-  Flag.withMetavar("DIRECTORY"),
-  Flag.optional,
-  Flag.withDescription("Write a CPU profile of the service there")
-)
-
 /** Writes a line to standard error; standard output is for the findings. */
 export const progress = (line: string) => Effect.sync(() => process.stderr.write(`${line}\n`))

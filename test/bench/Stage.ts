@@ -34,26 +34,20 @@ export interface Running {
 
 const here = fileURLToPath(new URL("../..", import.meta.url))
 
-/** Returns the service of a checkout, by default this one. When it ends, it writes a CPU profile to the directory `profile`. */
+/** Returns the service of a checkout, by default this one. */
 export const service = (
   name: string,
   {
     directory = here,
-    profile,
     role
   }: {
     readonly directory?: string | undefined
-    readonly profile?: string | undefined
     readonly role?: "api" | "worker" | undefined
   } = {}
 ): Program => ({
   name,
   directory,
-  arguments: [
-    ...(profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`]),
-    "src/main.ts",
-    ...(role === undefined ? [] : ["--role", role])
-  ]
+  arguments: ["src/main.ts", ...(role === undefined ? [] : ["--role", role])]
 })
 
 /** Returns a script of this folder as a program, with one argument. */

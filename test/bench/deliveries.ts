@@ -1,11 +1,11 @@
 /** `bench deliveries`: webhooks per second, beside job queues that do the same, and the time from a call to its webhook. */
-import { Console, Effect, Option, Struct } from "effect"
+import { Console, Effect, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as Lag from "./deliveries/Lag.ts"
 import { text } from "./deliveries/Report.ts"
 import { make } from "./deliveries/Scene.ts"
 import * as Throughput from "./deliveries/Throughput.ts"
-import { count, profile } from "./Options.ts"
+import { count } from "./Options.ts"
 
 const queues = ["throughput", "one"] as const
 const lags = Struct.keys(Lag.shapes)
@@ -17,7 +17,6 @@ export interface Options {
   readonly endpoints: number
   readonly deliveries: number
   readonly seconds: number
-  readonly profile: Option.Option<string>
 }
 
 export const usual: Options = {
@@ -25,8 +24,7 @@ export const usual: Options = {
   rounds: 3,
   endpoints: 50,
   deliveries: 10_000,
-  seconds: 60,
-  profile: Option.none()
+  seconds: 60
 }
 
 const flags = {
@@ -37,8 +35,7 @@ const flags = {
   rounds: count("rounds", usual.rounds, "Rounds beside the job queues"),
   endpoints: count("endpoints", usual.endpoints, "Endpoints that share the deliveries of a round"),
   deliveries: count("deliveries", usual.deliveries, "Deliveries in a round"),
-  seconds: count("seconds", usual.seconds, "Length of each part that measures the time from call to receiver"),
-  profile
+  seconds: count("seconds", usual.seconds, "Length of each part that measures the time from call to receiver")
 }
 
 /** Runs the parts, each kind on a PostgreSQL and with endpoints of its own, and returns their tables. */

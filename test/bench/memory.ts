@@ -9,17 +9,12 @@ import { type CaseName, caseNames } from "./requests/Cases.ts"
 import { load, make } from "./requests/Servers.ts"
 import { service } from "./Stage.ts"
 
-export interface Options {
-  readonly minutes: number
-  readonly connections: number
-}
-
-export const usual: Options = { minutes: 3, connections: 50 }
+export const usual = { minutes: 3 }
 
 /** The cases take turns, one round each. */
-const secondsOfRound = 5
+const seconds = 5
 
-export const measure = Effect.fnUntraced(function* ({ connections, minutes }: Options) {
+export const measure = Effect.fnUntraced(function* ({ minutes }: typeof usual) {
   yield* progress("starting PostgreSQL and the service")
   const { contenders, token } = yield* make([service("ours")])
   const samples: Array<readonly [when: string, mebibytes: string]> = []
@@ -31,16 +26,16 @@ export const measure = Effect.fnUntraced(function* ({ connections, minutes }: Op
     }
     yield* Effect.sleep("5 seconds")
     yield* sample("idle")
-    const rounds = Math.ceil((minutes * 60) / secondsOfRound)
+    const rounds = Math.ceil((minutes * 60) / seconds)
     for (let done = 1; done <= rounds; done++) {
       const name = caseNames[done % caseNames.length] ?? "get"
-      const seconds = secondsOfRound
-      const round = yield* load({ case: name, url, pid, promoted, token, connections, seconds, cursors: [null] })
+      const plan = { case: name, url, pid, promoted, token, connections: 50, seconds, cursors: [null] }
+      const round = yield* load(plan)
       // The first round of a case is not counted: its code is compiled.
       const rounds = found.get(name)
       if (rounds === undefined) found.set(name, [])
       else rounds.push(round.promoted)
-      if ((done * secondsOfRound) % 60 === 0) yield* sample(`${(done * secondsOfRound) / 60} min`)
+      if ((done * seconds) % 60 === 0) yield* sample(`${(done * seconds) / 60} min`)
     }
   }
   const perRequest = [...found].map(([name, bytes]) => [name, ranged(bytes, 0)])
@@ -51,10 +46,7 @@ export const measure = Effect.fnUntraced(function* ({ connections, minutes }: Op
 
 export const command = Command.make(
   "memory",
-  {
-    minutes: count("minutes", usual.minutes, "Length of the load"),
-    connections: count("connections", usual.connections, "Connections of the load")
-  },
+  { minutes: count("minutes", usual.minutes, "Length of the load") },
   Effect.fnUntraced(function* (options) {
     yield* Console.log(yield* measure(options))
   })

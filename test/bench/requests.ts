@@ -1,7 +1,7 @@
 /** `bench requests`: requests per second and latency, compared with a hand-written server that does the same. */
 import { Console, Effect, Option, Schedule } from "effect"
 import { Command, Flag } from "effect/cli"
-import { count, profile, progress } from "./Options.ts"
+import { count, progress } from "./Options.ts"
 import { loadClients } from "./requests/Batches.ts"
 import { requestsOf } from "./requests/Case.ts"
 import { type CaseName, caseNames, cases } from "./requests/Cases.ts"
@@ -17,7 +17,6 @@ export interface Options {
   readonly rounds: number
   readonly connections: number
   readonly against: Option.Option<string>
-  readonly profile: Option.Option<string>
 }
 
 export const usual: Options = {
@@ -25,8 +24,7 @@ export const usual: Options = {
   seconds: 4,
   rounds: 5,
   connections: 50,
-  against: Option.none(),
-  profile: Option.none()
+  against: Option.none()
 }
 
 const flags = {
@@ -41,8 +39,7 @@ const flags = {
     Flag.withMetavar("DIRECTORY"),
     Flag.optional,
     Flag.withDescription("Compare with the service of another checkout instead of Fastify")
-  ),
-  profile
+  )
 }
 
 /** The settings that the rounds of a case share. */
@@ -89,7 +86,7 @@ export const measure = Effect.fnUntraced(function* ({ connections, rounds, secon
     onSome: (directory) => service("theirs", { directory })
   })
   yield* progress("starting PostgreSQL and both servers")
-  const ours = service("ours", { profile: Option.getOrUndefined(options.profile) })
+  const ours = service("ours")
   const { contenders, sql, token } = yield* make([ours, against])
   const [one, other] = contenders
   if (one === undefined || other === undefined) return yield* new BenchFailed({ message: "There are two contenders" })

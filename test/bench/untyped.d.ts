@@ -1,16 +1,7 @@
 /** The parts of two untyped packages that the benchmarks use. */
 
 declare module "pg" {
-  interface Config {
-    readonly connectionString: string
-    readonly application_name: string
-    readonly max: number
-    readonly connectionTimeoutMillis: number
-    readonly query_timeout: number
-    readonly statement_timeout: number
-    readonly lock_timeout: number
-    readonly keepAlive: boolean
-  }
+  type Config = Readonly<Record<string, string | number | boolean>>
   interface Query {
     readonly name: string
     readonly text: string
@@ -23,7 +14,7 @@ declare module "pg" {
     end(): Promise<void>
   }
   class Client {
-    constructor(config: Pick<Config, "connectionString">)
+    constructor(config: Config)
     connect(): Promise<void>
     query<Row>(text: string): Promise<{ readonly rows: ReadonlyArray<Row> }>
     on(event: "notification", listener: () => void): this

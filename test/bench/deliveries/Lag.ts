@@ -86,7 +86,7 @@ const run = Effect.fnUntraced(function* (
     (pool) => Effect.promise(() => pool.close())
   )
   const call = async (i: number) => {
-    const { headers, ...request } = command("/api/v1/developer/crm/deals", { title: "Deal" }, randomUUID())
+    const { headers, ...request } = command("POST", "/api/v1/developer/crm/deals", { title: "Deal" }, randomUUID())
     const authorization = `Bearer ${tokens[i % tokens.length]}`
     const answer = await pool.request({
       ...request,

@@ -1,6 +1,6 @@
 /** Deliveries per second of work that is added at once, from the first arrival to the last recorded delivery. */
 import type { PgClient } from "@effect/sql-pg"
-import { Effect, Option } from "effect"
+import { Effect } from "effect"
 import { childrenMillis, cpuMillis } from "../Cpu.ts"
 import { anotherDatabase, service } from "../Stage.ts"
 import type { Contender } from "./Protocol.ts"
@@ -40,7 +40,6 @@ export const drain = Effect.fnUntraced(function* (
 export interface Options {
   readonly deliveries: number
   readonly rounds: number
-  readonly profile: Option.Option<string>
 }
 
 /** Distribution of the work: endpoints, and deliveries in flight per endpoint and in total. */
@@ -62,15 +61,11 @@ export const many = (endpoints: number): Shape => ({
 export const one: Shape = { title: "one endpoint, 32 in flight", endpoints: 1, perEndpoint: 32, inFlight: 32 }
 
 /** Measures the service and its opponents. */
-export const measure = Effect.fnUntraced(function* (
-  whole: Scene,
-  { deliveries, profile, rounds }: Options,
-  shape: Shape
-) {
+export const measure = Effect.fnUntraced(function* (whole: Scene, { deliveries, rounds }: Options, shape: Shape) {
   const { url } = whole
   const endpoints = { ...whole.endpoints, urls: whole.endpoints.urls.slice(0, shape.endpoints) }
   const scene = { ...whole, endpoints }
-  const program = service("ours", { role: "worker", profile: Option.getOrUndefined(profile) })
+  const program = service("ours", { role: "worker" })
   const name = (of: string) => `${of}_${shape.endpoints}`
   const prepare = (sql: PgClient.PgClient) =>
     open(sql, projectId, endpoints.urls, { subscribed: endpoints.urls.length })

@@ -2,7 +2,7 @@
 
 /** A request in the form that autocannon and fetch both accept. */
 export interface Request {
-  readonly method: "GET" | "POST"
+  readonly method: "GET" | "POST" | "PATCH"
   readonly path: string
   readonly headers: Record<string, string>
   readonly body?: string
@@ -28,16 +28,13 @@ export const requestsOf = (traffic: Traffic): (() => Request) => {
   }
 }
 
-/** The columns that differ between the results of two equal commands. */
-export const ownColumns = ["id", "external_id", "created_at", "updated_at"]
-
 export interface Case {
   /** Takes the cursors of the pages that a list reads. */
   readonly traffic: (cursors: ReadonlyArray<string | null>) => Traffic
 
   readonly status: 200 | 201
   readonly policy: "read" | "write"
-  readonly etag?: string
+  readonly etag?: RegExp
   /** Whether a next page exists. */
   readonly linked?: boolean
   /** Whether the answer repeats that of an earlier request. */
@@ -45,13 +42,13 @@ export interface Case {
   /** Throws unless a body is correct. */
   readonly check: (body: unknown) => void
 
-  /** The table of the row that the request writes. Without it, a repeated request gets the same answer. */
-  readonly writes?: "clients"
+  /** Of a command: the columns that differ between the rows of two equal ones. A repeated read gets the same answer. */
+  readonly differing?: ReadonlyArray<string>
 }
 
 /** Creates a request of a mutation. */
-export const command = (path: string, body: object, key: string): Request => ({
-  method: "POST",
+export const command = (method: "POST" | "PATCH", path: string, body: object, key: string): Request => ({
+  method,
   path,
   headers: { "content-type": "application/json", "idempotency-key": key },
   body: JSON.stringify(body)

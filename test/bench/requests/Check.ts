@@ -2,7 +2,7 @@
 import type { PgClient } from "@effect/sql-pg"
 import { Effect } from "effect"
 import { isDeepStrictEqual } from "node:util"
-import { type Answer, type Case, ownColumns, type Request, requestsOf } from "./Case.ts"
+import { type Answer, type Case, type Request, requestsOf } from "./Case.ts"
 import { cases, type CaseName, faultsOf } from "./Cases.ts"
 import { decodeReceipt, listRequest, nextCursor, replayRequests } from "./cases/Clients.ts"
 import { projectId } from "./Seed.ts"
@@ -33,13 +33,13 @@ export const sample = Effect.fnUntraced(function* (contender: Running, token: st
 })
 
 /** Returns the row that a command wrote, without the columns that differ between equal commands. */
-const rowOf = (sql: PgClient.PgClient, table: string, { body }: Answer) =>
+const rowOf = (sql: PgClient.PgClient, differing: ReadonlyArray<string>, { body }: Answer) =>
   sql<{ readonly row: unknown }>`
-    SELECT to_jsonb(made) - ${ownColumns}::text[] AS row FROM ${sql(table)} AS made
+    SELECT to_jsonb(made) - ${differing}::text[] AS row FROM clients AS made
     WHERE project_id = ${projectId} AND id = ${decodeReceipt(body).resourceId}`.pipe(
     Effect.flatMap(([made]) =>
       made === undefined
-        ? Effect.fail(new BenchFailed({ message: `There is no such row in ${table}` }))
+        ? Effect.fail(new BenchFailed({ message: `There is no such client` }))
         : Effect.succeed(made.row)
     )
   )
@@ -67,8 +67,8 @@ const compareCase = Effect.fnUntraced(function* (
   for (const contender of contenders) {
     const request = requestsOf(of.traffic(cursors))()
     const answer = yield* sample(contender, token, request, of)
-    found.push(of.writes === undefined ? answer.body : yield* rowOf(sql, of.writes, answer))
-    for (const again of of.writes === undefined ? [] : contenders) {
+    found.push(of.differing === undefined ? answer.body : yield* rowOf(sql, of.differing, answer))
+    for (const again of of.differing === undefined ? [] : contenders) {
       const repeated = yield* sample(again, token, request, { ...of, replayed: true })
       yield* differ(name, "an answer and its repeat", [answer.body, repeated.body])
     }

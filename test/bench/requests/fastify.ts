@@ -37,10 +37,4 @@ const app = makeApp()
 const guard = makeGuard(pool)
 clients(app, pool, guard, makeCursors(secret))
 
-for (const signal of ["SIGTERM", "SIGINT"]) {
-  process.once(signal, () => {
-    void app.close().then(() => pool.end())
-  })
-}
-
 process.stdout.write(`listening on ${await app.listen({ host: "127.0.0.1", port: Number(PORT) })}\n`)

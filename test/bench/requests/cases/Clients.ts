@@ -9,7 +9,7 @@ import { clientCount, clientId, person } from "../Seed.ts"
 const path = "/api/v1/developer/crm/clients"
 const pageSize = 50
 
-const getRequest = (i: number): Request => ({ method: "GET", path: `${path}/${clientId(i)}`, headers: {} })
+const getRequest = (id: string): Request => ({ method: "GET", path: `${path}/${id}`, headers: {} })
 
 /** Requests a page of the list; the first page has no cursor. */
 export const listRequest = (cursor: string | null): Request => ({
@@ -20,7 +20,7 @@ export const listRequest = (cursor: string | null): Request => ({
 
 /** Each client has an external id of its own. */
 const createRequest = (i: number, key = `bench-${randomUUID()}`) =>
-  command(path, { ...person(i % 100_000), externalId: key }, key)
+  command("POST", path, { ...person(i % 100_000), externalId: key }, key)
 
 /** Commands that are run before they are replayed. */
 export const replayRequests = Array.from({ length: 100 }, (_, i) => createRequest(i, `bench-replay-${i}`))
@@ -44,10 +44,14 @@ export const decodeReceipt = Schema.decodeUnknownSync(
 /** Returns the cursor of the next page; null on the last page. */
 export const nextCursor = (body: unknown): string | null => decodePage(body).nextCursor
 
-const firstVersion = '"1"'
+const firstVersion = /^"1"$/
+
+/** Clients whose first version is read. All others are patched. */
+const readCount = 200
+const seeded = (i: number) => clientId((i * 7919) % clientCount)
 
 export const get: Case = {
-  traffic: () => Array.from({ length: 200 }, (_, i) => getRequest((i * 7919) % clientCount)),
+  traffic: () => Array.from({ length: readCount }, (_, i) => getRequest(seeded(i))),
   status: 200,
   policy: "read",
   etag: firstVersion,
@@ -71,7 +75,29 @@ export const create: Case = {
   policy: "write",
   etag: firstVersion,
   check: decodeReceipt,
-  writes: "clients"
+  differing: ["id", "external_id", "created_at", "updated_at"]
+}
+
+const round = randomUUID()
+let connections = 0
+const patchedCount = 190
+
+/** Each connection patches clients of its own in turn. */
+export const patch: Case = {
+  traffic: () => {
+    const own = patchedCount * connections++
+    let sent = 0
+    return () => {
+      const id = seeded(readCount + ((own + (sent % patchedCount)) % (clientCount - readCount)))
+      const body = { lastName: `Lovelace ${round} ${sent++}`, email: `ada.lovelace.${sent}@example.com` }
+      return command("PATCH", `${path}/${id}`, body, `bench-${randomUUID()}`)
+    }
+  },
+  status: 200,
+  policy: "write",
+  etag: /^"[0-9]+"$/,
+  check: decodeReceipt,
+  differing: ["id", "external_id", "created_at", "updated_at", "display_name", "phone", "tags", "version"]
 }
 
 export const replay: Case = {

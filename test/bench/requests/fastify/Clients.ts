@@ -1,4 +1,4 @@
-/** Clients: get, list and create. */
+/** Clients: get, list, create and patch. */
 import type { FastifyInstance } from "fastify"
 import type { Pool } from "pg"
 import type { makeCursors, Place } from "./Cursor.ts"
@@ -7,7 +7,7 @@ import { checkTarget, type Guard, projectOf } from "./Guard.ts"
 import { commandOf, mutate, newId, receipt } from "./Mutations.ts"
 import { Problem } from "./Problem.ts"
 import * as Schemas from "./Schemas.ts"
-import { createClient, findClient, listClients } from "./Sql.ts"
+import { createClient, findClient, listClients, patchClient } from "./Sql.ts"
 
 interface Client {
   readonly id: string
@@ -33,13 +33,13 @@ export const clients = (
     async (request, reply) => {
       const values = [projectOf(request), request.params.clientId]
       const { rows } = await pool.query<Client>({ name: "findClient", text: findClient, values })
-      if (rows[0] === undefined) throw new Problem(404, "client_not_found", "The project has no such client.", "")
+      if (rows[0] === undefined) throw client_not_found()
       reply.header("etag", `"${rows[0].version}"`)
       return rows[0]
     }
   )
 
-  app.get<{ Querystring: { status: "active" | "archived" | "all"; limit: string; cursor?: string } }>(
+  app.get<{ Querystring: { limit: string; cursor?: string } }>(
     path,
     {
       onRequest: guard("crm.clients.read", "read"),
@@ -47,12 +47,12 @@ export const clients = (
       schema: { querystring: Schemas.listQuery, response: { 200: Schemas.page } }
     },
     async (request, reply) => {
-      const { cursor, status } = request.query
+      const { cursor } = request.query
       const limit = Number(request.query.limit)
       const projectId = projectOf(request)
-      const list = [projectId, "listClients", { status }]
+      const list = [projectId, "listClients", { status: "all" }]
       const after = cursor === undefined ? undefined : cursors.decode(list, cursor)
-      const { rows } = await pool.query<Client>(listQuery(projectId, status, after, limit + 1))
+      const { rows } = await pool.query<Client>(listQuery(projectId, after, limit + 1))
       const items = rows.length > limit ? rows.slice(0, limit) : rows
       const last = rows.length > limit ? items.at(-1) : undefined
       const nextCursor =
@@ -84,6 +84,25 @@ export const clients = (
       return receipt(reply, 201, await mutate(pool, command, { ...create, values }))
     }
   )
+
+  app.patch<{ Params: { clientId: string }; Body: object }>(
+    `${path}/:clientId`,
+    {
+      onRequest: guard("crm.clients.write", "write"),
+      preValidation: checkTarget,
+      schema: {
+        params: Schemas.params("clientId"),
+        headers: Schemas.recordMutationHeaders,
+        querystring: Schemas.noQuery,
+        body: { ...Schemas.clientCreate, required: [], minProperties: 1 },
+        response: { 200: Schemas.receipt }
+      }
+    },
+    async (request, reply) => {
+      const values = [request.params.clientId, JSON.stringify(request.body)]
+      return receipt(reply, 200, await mutate(pool, commandOf(request, "patchClient"), { ...patch, values }))
+    }
+  )
 }
 
 const contact_capacity_exhausted = () =>
@@ -96,18 +115,15 @@ const contact_capacity_exhausted = () =>
 
 const create = { name: "createClient", text: createClient, problems: { contact_capacity_exhausted } }
 
-const listQuery = (projectId: string, status: string, after: Place | undefined, count: number) => {
-  const filter = status === "all" ? [] : [status]
-  const position = after === undefined ? [] : [after.createdAt, after.id]
-  return {
-    name: `listClients ${filter.length} ${position.length}`,
-    text: listTexts[after === undefined ? "first" : "next"][filter.length === 0 ? 0 : 1],
-    values: [projectId, ...filter, ...position, count]
-  }
-}
+const client_not_found = () => new Problem(404, "client_not_found", "The project has no such client.", "")
+const client_archived = () => new Problem(409, "client_archived", "The client is archived.", "Activate it first.")
 
-/** Of clients of any status, and of one. */
-const listTexts = {
-  first: [listClients(false, false), listClients(true, false)],
-  next: [listClients(false, true), listClients(true, true)]
-} as const
+const patch = { name: "patchClient", text: patchClient, problems: { client_not_found, client_archived } }
+
+const listQuery = (projectId: string, after: Place | undefined, count: number) => ({
+  name: after === undefined ? "listClients" : "listClientsAfter",
+  text: after === undefined ? firstPage : nextPage,
+  values: after === undefined ? [projectId, count] : [projectId, count, after.createdAt, after.id]
+})
+
+const [firstPage, nextPage] = [listClients(false), listClients(true)]

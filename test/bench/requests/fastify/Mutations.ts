@@ -44,19 +44,13 @@ export const commandOf = (request: FastifyRequest, operation: string): Command =
   at: new Date()
 })
 
-/** The state that made a guard fail: the current version of the record, and the faults of the request. */
-interface Refusal {
-  readonly version: number
-  readonly faults: ReadonlyArray<string>
-}
-
 /** A statement of `mutation`, and the problem for each code of its failures. */
 export interface Mutation {
   readonly name: string
   readonly text: string
   /** The values of the mutation itself; they follow those that all mutations have. */
   readonly values: ReadonlyArray<unknown>
-  readonly problems: Readonly<Record<string, (refusal: Refusal) => Problem>>
+  readonly problems: Readonly<Record<string, () => Problem>>
 }
 
 interface Receipt {
@@ -111,11 +105,7 @@ export const mutate = async (pool: Pool, command: Command, mutation: Mutation): 
       )
     }
     if (verdict.failure !== null) {
-      const [code = "", ...faults] = verdict.failure.split(" ")
-      const problem = problems[code]
-      throw problem === undefined
-        ? new Error(`A mutation failed for an unknown reason: ${code}`)
-        : problem({ version: verdict.version, faults })
+      throw problems[verdict.failure]?.() ?? new Error(`A mutation failed for an unknown reason: ${verdict.failure}`)
     }
   }
 }

@@ -25,7 +25,6 @@ export const params = (...names: ReadonlyArray<string>) => ({
 export const listQuery = {
   type: "object",
   properties: {
-    status: { type: "string", enum: ["active", "archived", "all"], default: "all" },
     limit: { type: "string", pattern: "^(?:[1-9][0-9]?|100)$", default: "50" },
     cursor: text(512)
   },

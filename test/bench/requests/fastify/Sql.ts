@@ -13,20 +13,12 @@ const columns = `
 
 export const findClient = `SELECT ${columns} FROM clients WHERE project_id = $1 AND id = $2`
 
-const list = (where: string, limit: string) => `
+/** From the start, or after a record. */
+export const listClients = (isAfter: boolean): string => `
   SELECT ${columns} FROM clients
-  WHERE project_id = $1 AND created_at > '-infinity' ${where}
+  WHERE project_id = $1 AND created_at > '-infinity' ${isAfter ? "AND (created_at, id) < ($3::timestamptz, $4)" : ""}
   ORDER BY created_at DESC, id DESC
-  LIMIT ${limit}`
-
-/** Returns a list's statement: of all or of one status ($2), from the start or after a record. */
-export const listClients = (ofStatus: boolean, isAfter: boolean): string => {
-  const n = ofStatus ? 3 : 2
-  const status = ofStatus ? "AND status = $2" : ""
-  return isAfter
-    ? list(`${status} AND (created_at, id) < ($${n}::timestamptz, $${n + 1})`, `$${n + 2}`)
-    : list(status, `$${n}`)
-}
+  LIMIT $2`
 
 /**
  * Returns one statement that claims the key, applies a change and returns the outcome. $1 project, $2 key, $3 fingerprint,
@@ -78,6 +70,35 @@ export const createClient = mutation(
     SELECT $1::text, $5::text, ${each(newClient, (_member, _column, { type = "text" }, index) => `$${6 + index}::${type}`)},
            'active', 1, $4::timestamptz, $4::timestamptz
     FROM claim
+  )`
+)
+
+const names = each(newClient, (_, column) => column)
+
+/** $5 client, $6 the patch as JSON. It sets what a create sets, and not the status or the references. */
+export const patchClient = mutation(
+  `
+  target AS MATERIALIZED (
+    SELECT clients.* FROM project JOIN clients USING (project_id) WHERE clients.id = $5 FOR NO KEY UPDATE OF clients
+  ),
+  next AS MATERIALIZED (
+    SELECT ${each(newClient, (member, column, { type = "text" }) => {
+      const value = type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `p->>'${member}'`
+      return `CASE WHEN p ? '${member}' THEN (${value})::${type} ELSE ${column} END AS ${column}`
+    })}
+    FROM target, (SELECT $6::jsonb AS p) AS patch
+  ),
+  verdict AS (
+    SELECT CASE WHEN id IS NULL THEN 'client_not_found' WHEN status = 'archived' THEN 'client_archived' END AS failure,
+           $5::text AS resource_id, differs AS changed, version + differs::int AS version
+    FROM project LEFT JOIN target ON true
+      LEFT JOIN LATERAL (SELECT (SELECT next FROM next) IS DISTINCT FROM ROW(${each(newClient, (_, column) => `target.${column}`)}) AS differs) AS diff ON true
+  )`,
+  `
+  updated AS (
+    UPDATE clients SET (${names}) = (SELECT ${names} FROM next), version = clients.version + 1,
+                       updated_at = greatest(clients.updated_at, $4::timestamptz)
+    FROM claim WHERE clients.project_id = $1 AND clients.id = $5 AND claim.changed
   )`
 )
 
