@@ -125,7 +125,7 @@ export const engine = [
   recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
   recovery("coalesce(next_due_at > greatest(due_at, now()), true)", "false", "integrations/deliveries/DeliverCost"),
   mutating("work/Worker.ts", "work/Worker")("(other) => other === id", "() => true"),
-  mutating("outbox/Outbox.ts", "outbox/Notifier")('!isOnly || notice.on === "changed"', "!isOnly"),
+  hanging(mutating("outbox/Outbox.ts", "outbox/Notifier")('!isOnly || notice.on === "changed"', "!isOnly")),
   mutating("work/Worker.ts", "work/Worker")("SELECT (classid::bigint << 32)", "SELECT (classid::bigint << 31)"),
   replaying("AND is_over", ""),
   replaying("(original IS NOT NULL OR occurred_at >= webhook_since)", "true"),
