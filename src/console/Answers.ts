@@ -34,9 +34,8 @@ interface Parts {
 }
 
 /**
- * Asks for a confirmation, or carries out the action and redirects to the page of its record, which says what was done. Without
- * the redirect, reloading the page would send the form again. `once` is a field of the confirmation, so that an action that was
- * confirmed twice is carried out once.
+ * Asks for a confirmation, or carries out the action and redirects to the page of its record, which says what was done: a reload does
+ * not send the form again. An action whose confirmation is sent twice is carried out once, by its field `once`.
  */
 export const actionResponse = ({ form, name, notify, session }: Parts) => {
   const { fields, on, target }: Action = actions[name]

@@ -179,9 +179,8 @@ const routes = HttpRouter.use(
 )
 
 /**
- * Whether a page of another site has sent the form. Protects the sign-in form, which has no session and no token. Browsers send
- * `Sec-Fetch-Site` over HTTPS and to loopback addresses. Without it, `Origin` is checked. `null` is accepted: the console's own
- * forms have this origin, because its pages send no referrer.
+ * Whether a page of another site has sent the sign-in form, which has no session and no token. Browsers send `Sec-Fetch-Site` over
+ * HTTPS and to the loopback. Otherwise `Origin` is checked: `null` is that of the console, whose pages send no referrer.
  */
 const isCrossSite = ({ headers }: HttpServerRequest.HttpServerRequest) => {
   const { host, origin, "sec-fetch-site": site } = headers

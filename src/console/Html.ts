@@ -58,9 +58,8 @@ export const traceLink = (url: string | undefined): Html | undefined =>
 export type Columns<Row> = Readonly<Record<string, ((row: Row) => Cell) | { readonly number: (row: Row) => Cell }>>
 
 /**
- * A table with a caption, which screen readers announce. Without rows, the text `empty` replaces the table. On narrow screens
- * the style sheet shows each row as a card, with `data-name` as the label of a cell. Because of the `role` attributes, screen
- * readers still announce a table.
+ * A table with a caption; without rows, the text `empty`. On narrow screens the style sheet shows each row as a card, with `data-name`
+ * as the label of a cell. Because of the `role` attributes, screen readers still announce a table.
  */
 export const table = <Row>(caption: string, columns: Columns<Row>, rows: ReadonlyArray<Row>, empty: string): Html => {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`

@@ -47,9 +47,8 @@ export const layer = (publicUrl: string) =>
   )
 
 /**
- * Settings of the viewer. The tools of its vendor and links to products are hidden. The line height is larger than the viewer's
- * own, which cuts off underscores in many fonts. Overflow is clipped, because invisible parts make narrow pages scroll sideways.
- * The viewer's own samples are hidden, because they repeat one idempotency key. The document has others.
+ * Settings of the viewer. Hidden are the tools of its vendor and its own samples, which repeat one idempotency key. Its line height cuts
+ * off underscores in many fonts, and invisible parts make narrow pages scroll sideways.
  */
 const scalar = {
   withDefaultFonts: false,
@@ -77,7 +76,6 @@ const scalar = {
  * - The schema of a query parameter without example or default is wrapped in `anyOf`. Otherwise the viewer would send the first
  *   value of the enumeration.
  * - `x-request-id` is left out, because its example would be the same in all requests.
- * - Each operation gets samples.
  */
 const forViewer = <Id extends string, Groups extends HttpApiGroup.Constraint>(
   api: HttpApi.HttpApi<Id, Groups>,

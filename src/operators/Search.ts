@@ -1,7 +1,6 @@
 /**
- * Records for operators, and lists of them, newest first. A page starts after the last id of the previous page. A statement of a filtered list reads
- * at most `scanLimit` records, so its duration does not depend on how many records match. `complete` repeats
- * the statement until the page is full or the list ends.
+ * Records for operators, and lists of them, newest first. A statement of a filtered list reads at most `scanLimit` records, however many
+ * match. `complete` repeats the statement until the page is full or the list ends.
  */
 import { Effect } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"

@@ -11,11 +11,7 @@ import { onDatabase } from "../OnDatabase.ts"
 import { answer, cli, oneLine, withProgress } from "../Output.ts"
 
 /** At least one check failed. The report has the details; the message is for the log of a script. */
-class ChecksFailed extends Data.TaggedError("ChecksFailed")<{ readonly checks: ReadonlyArray<string> }> {
-  override get message() {
-    return `Not in order: ${this.checks.join(", ")}`
-  }
-}
+class ChecksFailed extends Data.TaggedError("ChecksFailed")<{ readonly message: string }> {}
 
 const settings = Settings.pipe(
   Effect.as(ok("every variable is well formed")),
@@ -66,7 +62,7 @@ export const doctor = Command.make(
     const findings = yield* withProgress("Checking")(examine)
     yield* answer(json, { findings }, findings.map(lines).join("\n"))
     const checks = findings.filter(({ status }) => status === "failed").map(({ check }) => check)
-    if (checks.length > 0) return yield* new ChecksFailed({ checks })
+    if (checks.length > 0) return yield* new ChecksFailed({ message: `Not in order: ${checks.join(", ")}` })
   })
 ).pipe(
   Command.withDescription(

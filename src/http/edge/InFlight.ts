@@ -59,9 +59,8 @@ declare module "node:net" {
 }
 
 /**
- * Writes header and body with one system call. Effect's adapter for Node sets `strictContentLength`, which makes Node compare
- * `content-length` with the body and end each answer with another write. This class ignores the setting, because this service
- * always sends the length of the body.
+ * Writes header and body with one system call. It ignores `strictContentLength` of Effect's adapter, by which Node would end each
+ * answer with another write: this service always sends the length of the body.
  */
 export class Answer extends ServerResponse {
   /** The bytes of the body that are not read. */

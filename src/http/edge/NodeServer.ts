@@ -78,9 +78,8 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
 })
 
 /**
- * Serves, with a handler of requests that keeps their fibers in scopes that are used again. Effect's own handler keeps all fibers in the
- * map of one scope: V8 then promotes four times as many bytes of a list (`npm run bench -- memory`). It still has the requests that
- * wait for `100 Continue`.
+ * Serves, with fibers of requests in scopes that are used again. Effect's own handler, which still has the requests that wait for `100
+ * Continue`, keeps them in the map of one scope: V8 then promotes four times as many bytes of a list (`npm run bench -- memory`).
  */
 const handleInSlots = Effect.fnUntraced(function* (
   server: Server,
@@ -203,8 +202,7 @@ const openFiles = (): number => {
 
 /**
  * Bounds the open connections of a server, so that file descriptors are left for PostgreSQL, calls to others and files: to a quarter
- * of them, as there is also the admin server, and to 20,000, which take 280 MB of memory. Idle connections end before new ones are
- * refused.
+ * of them, and to 20,000, which take 280 MB of memory. Idle connections end before new ones are refused.
  */
 const boundConnections = (server: Server): void => {
   server.maxConnections = Math.min(20_000, Math.floor(openFiles() / 4))

@@ -42,9 +42,8 @@ export class RateLimits extends Context.Service<
   RateLimits,
   {
     /**
-     * Takes tokens at the monotonic time `now`, in milliseconds, by default one. A refused request takes none. With buckets in
-     * memory, the tokens are taken when the function is called, before the returned effect runs. The policy `messages` falls
-     * back to buckets in memory while the shared store does not answer.
+     * Takes tokens, by default one, at the monotonic time `now` in milliseconds. Buckets in memory give them at the call, before the
+     * returned effect runs. The policy `messages` falls back to these while the shared store does not answer.
      */
     readonly take: (bucket: Bucket, now: number, cost?: Cost) => Effect.Effect<Decision, LimiterUnavailable>
     /** Succeeds if the shared store answers. */

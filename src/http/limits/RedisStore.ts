@@ -33,10 +33,9 @@ const options = {
 }
 
 /**
- * Takes tokens of a bucket if there are enough (`Cost`). The first key has the number of tokens, the second key the time of the last
- * refill in milliseconds. The time is from the clock of Redis, because the clocks of the service's hosts differ and can be set
- * back. If the clock of Redis was set back, the current time replaces the time of the last refill. Returns a `Decision`: whether the
- * tokens were taken, the number of tokens left, and the milliseconds until there are more or enough.
+ * Takes tokens of a bucket if there are enough (`Cost`), and returns a `Decision`. The first key has the number of tokens, the second
+ * key the time of the last refill in milliseconds, by the clock of Redis, because the clocks of the service's hosts differ and can be
+ * set back. If the clock of Redis was set back, the current time replaces the time of the last refill.
  */
 const takeTokens = defineScript({
   NUMBER_OF_KEYS: 2,

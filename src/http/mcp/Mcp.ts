@@ -155,9 +155,8 @@ const addRoute = Effect.fnUntraced(function* (
 })
 
 /**
- * Whether a request with this `Origin` is accepted. Only browsers send an `Origin`, to name the page. Only pages of this service
- * and of the loopback, where tools for developers run, are accepted: the name of any other site can be made to resolve to this
- * server (DNS rebinding).
+ * Whether a request with this `Origin`, which browsers send, is accepted: of a page of this service or of the loopback, where tools for
+ * developers run. The name of any other site can be made to resolve to this server (DNS rebinding).
  */
 const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
   if (origin === undefined) return true

@@ -63,9 +63,8 @@ const argumentOf = (location: string) =>
   location.replace(/(^|: )header\/idempotency-key/, "$1idempotencyKey").replace(/(^|: )(?:path|query)\//, "$1")
 
 /**
- * Divides the arguments of a call into the parts of a request: `body`, the `idempotency-key`, the arguments that the path names,
- * and the others, which are the query. An argument that is null counts as absent. `params`, the part for the path, simply has all
- * arguments, because its decoder ignores unknown names.
+ * Divides the arguments of a call into the parts of a request: body, idempotency key, path and query. An argument that is null counts
+ * as absent. `params`, the part for the path, has all arguments, because its decoder ignores unknown names.
  */
 export const partsOf = ({
   annotations,

@@ -57,9 +57,8 @@ export class Pages extends Context.Service<
     readonly readById: Read<Identified>
 
     /**
-     * Like `read`, for a list in the order of changes: by `updatedAt`, then `id`, ascending. The list ends at a time that its first
-     * page sets. Otherwise the pages of a list could keep up with its changes for longer than a change may be committed late, and
-     * leave out one that no later list begins before.
+     * Like `read`, for a list in the order of changes: by `updatedAt`, then `id`, ascending. It ends at a time that its first page sets.
+     * Otherwise its pages could keep up with changes for longer than one may be committed late, and leave that out.
      */
     readonly readByChange: Read<Changing>
   }

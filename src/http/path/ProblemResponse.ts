@@ -36,9 +36,8 @@ export const problemResponse = (
 }
 
 /**
- * Returns the problem that answers a failure. A failure that is no problem becomes `internal`. `service_unavailable` becomes the
- * 503 problem of the operation (`provider_outcome_unknown` for a message send), unless the project is locked. Every other
- * problem stays as it is.
+ * Returns the problem that answers a failure: `internal` if it is none, and the 503 problem of the operation
+ * (`provider_outcome_unknown` for a message send) instead of `service_unavailable`, unless the project is locked.
  */
 export const problemOf = (cause: Cause.Cause<unknown>, current: CurrentRequestShape): Effect.Effect<Problem> => {
   const error: unknown = Cause.squash(cause)
