@@ -104,45 +104,48 @@ export const withComponents = (given: OpenApi.OpenAPISpec): OpenApi.OpenAPISpec 
   return document
 }
 
-type Parameters = Readonly<Record<string, string>>
-
 const created = "$response.body#/resourceId"
+const first = "$response.body#/items/0/id"
+const deal = "$request.path.dealId"
+const installation = "$request.path.installationId"
+const conversation = "$request.path.conversationId"
 
-const targets: Readonly<Record<string, Readonly<Record<string, Parameters>>>> = {
-  createClient: {
-    getClient: { clientId: created },
-    patchClient: { clientId: created },
-    eraseClient: { clientId: created },
-    putClientAddresses: { clientId: created }
-  },
-  createDeal: { getDeal: { dealId: created }, patchDeal: { dealId: created }, createNote: { dealId: created } },
-  createNote: {
-    patchNote: { dealId: "$request.path.dealId", noteId: created },
-    deleteNote: { dealId: "$request.path.dealId", noteId: created }
-  },
-  listInstallations: Object.fromEntries(
-    ["getWebhook", "configureWebhook", "testWebhook", "listDeliveries", "replayDeliveries", "previewImport"].map(
-      (name) => [name, { installationId: "$response.body#/items/0/id" }]
-    )
+/** Links to operations, which get the same parameters. */
+const to = (parameters: Readonly<Record<string, string>>, ...operations: ReadonlyArray<string>) =>
+  Object.fromEntries(operations.map((operationId) => [operationId, { operationId, parameters }]))
+
+const campaignOperations = ["getCampaign", "getCampaignAudience", "patchCampaign"] as const
+
+/** The links of the answers of an operation. */
+const links: Readonly<Record<string, ReturnType<typeof to>>> = {
+  createClient: to(
+    { clientId: created },
+    "getClient",
+    "patchClient",
+    "eraseClient",
+    "getClientAddresses",
+    "putClientAddresses"
   ),
-  listDeliveries: {
-    getDelivery: {
-      installationId: "$request.path.installationId",
-      deliveryId: "$response.body#/items/0/id"
-    }
-  },
-  replayDeliveries: { getReplay: { installationId: "$request.path.installationId", replayId: created } },
-  listCampaigns: { getCampaign: { campaignId: "$response.body#/items/0/id" } },
-  sendMessage: {
-    getMessage: {
-      conversationId: "$request.path.conversationId",
-      messageId: "$response.body#/messageId"
-    }
-  }
+  createDeal: to({ dealId: created }, "getDeal", "patchDeal", "listNotes", "createNote"),
+  createNote: to({ dealId: deal, noteId: created }, "patchNote", "deleteNote"),
+  listTickets: to({ ticketId: first }, "rateTicket"),
+  listConversations: to({ conversationId: first }, "getConversationSource", "sendMessage"),
+  sendMessage: to({ conversationId: conversation, messageId: "$response.body#/messageId" }, "getMessage"),
+  createCampaign: to({ campaignId: created }, ...campaignOperations),
+  listCampaigns: to({ campaignId: first }, ...campaignOperations),
+  listInstallations: to(
+    { installationId: first },
+    "getWebhook",
+    "configureWebhook",
+    "rotateWebhookSecret",
+    "testWebhook",
+    "listDeliveries",
+    "replayDeliveries",
+    "previewImport"
+  ),
+  listDeliveries: to({ installationId: installation, deliveryId: first }, "getDelivery", "retryDelivery"),
+  replayDeliveries: to({ installationId: installation, replayId: created }, "getReplay")
 }
 
 /** Returns the links of an operation's answer. */
-export const linksOf = (operation: string): object =>
-  operation in targets
-    ? { links: Record.map(targets[operation] ?? {}, (parameters, operationId) => ({ operationId, parameters })) }
-    : {}
+export const linksOf = (operation: string): object => (operation in links ? { links: links[operation] } : {})
