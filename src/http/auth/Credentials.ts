@@ -140,11 +140,13 @@ export class Credentials extends Context.Service<
         SELECT k.project_id AS "projectId", k.key_id AS "keyId", k.token_hash AS "tokenHash", k.scopes,
                k.member_id AS "memberId", coalesce(m.active, true) AS membership, p.modules, p.entitlements,
                p.rate_limits AS "rateLimits", p.time_zone AS "timeZone", k.expires_at AS "expiresAt",
-               k.last_used_at AS "lastUsedAt", p.move_state AS "moveState",
-               ARRAY(SELECT unnest(event_types) FROM webhooks WHERE webhooks.project_id = k.project_id) AS "eventTypes"
+               k.last_used_at AS "lastUsedAt", p.move_state AS "moveState", "eventTypes"
         FROM api_keys k
           JOIN projects p ON p.project_id = k.project_id
-          LEFT JOIN members m ON m.project_id = k.project_id AND m.id = k.member_id
+          LEFT JOIN members m ON m.project_id = k.project_id AND m.id = k.member_id,
+          LATERAL (
+            SELECT ARRAY(SELECT unnest(event_types) FROM webhooks WHERE webhooks.project_id = k.project_id) AS "eventTypes"
+          ) subscribed
         WHERE k.key_id = ANY(${keyIds}::text[]) AND k.revoked_at IS NULL`
       const find = makeKeyReads(clock, (keyIds, until) =>
         Effect.map(retryContended(read(keyIds)), (rows) => rows.map((row) => toEntry(row, until, clock)))

@@ -18,7 +18,7 @@
  * - recording: one statement records a batch of results. Then webhooks that have failed for too long are disabled. If the
  *   database fails, the results are kept. After a defect they are dropped, and the leases expire. The result of an expired lease
  *   is discarded. If another transaction has locked a row, the results of that endpoint are deferred: each poll tries them again.
- * - claiming: a claim leases as many deliveries as `Slots` has free, for named endpoints. An endpoint is named by a notice, by a
+ * - claiming: a claim leases as many deliveries as there are free slots, for named endpoints. An endpoint is named by a notice, by a
  *   recorded result that leaves a delivery due, or when its queue runs short. Every `pollEvery`, a claim is a poll: it runs even
  *   if no endpoint is named, and also leases for endpoints whose rows are due.
  */
