@@ -25,20 +25,35 @@ export const connectors = { http, telegram, sandbox }
 
 type Configs = { readonly [Type in keyof typeof connectors]: (typeof connectors)[Type]["config"]["Type"] }
 
-export const ChannelConfig = Schema.Union([
-  Schema.Struct({ providerType: Schema.Literal("http"), config: http.config }),
-  Schema.Struct({ providerType: Schema.Literal("telegram"), config: telegram.config }),
-  Schema.Struct({ providerType: Schema.Literal("sandbox"), config: sandbox.config })
-])
+/** The compiler reports a type of provider that is missing here or in `channelsWith`. */
+type ByType = Readonly<Record<ProviderType, Schema.Top>>
+
+export const ChannelConfig = Schema.Union(
+  Object.values({
+    http: Schema.Struct({ providerType: Schema.Literal("http"), config: http.config }),
+    telegram: Schema.Struct({ providerType: Schema.Literal("telegram"), config: telegram.config }),
+    sandbox: Schema.Struct({ providerType: Schema.Literal("sandbox"), config: sandbox.config })
+  } satisfies ByType)
+)
 export type ChannelConfig = typeof ChannelConfig.Type
 
 /** Schema of a channel in a project file: `fields`, the provider type, and an optional config. */
 export const channelsWith = <Fields extends Schema.Struct.Fields>(fields: Fields) =>
-  Schema.Union([
-    Schema.Struct({ ...fields, providerType: Schema.Literal("http"), config: Schema.optionalKey(http.config) }),
-    Schema.Struct({ ...fields, providerType: Schema.Literal("telegram"), config: Schema.optionalKey(telegram.config) }),
-    Schema.Struct({ ...fields, providerType: Schema.Literal("sandbox"), config: Schema.optionalKey(sandbox.config) })
-  ])
+  Schema.Union(
+    Object.values({
+      http: Schema.Struct({ ...fields, providerType: Schema.Literal("http"), config: Schema.optionalKey(http.config) }),
+      telegram: Schema.Struct({
+        ...fields,
+        providerType: Schema.Literal("telegram"),
+        config: Schema.optionalKey(telegram.config)
+      }),
+      sandbox: Schema.Struct({
+        ...fields,
+        providerType: Schema.Literal("sandbox"),
+        config: Schema.optionalKey(sandbox.config)
+      })
+    } satisfies ByType)
+  )
 
 /** The mapped type makes the compiler report provider types without a connector. */
 const table: {
