@@ -128,7 +128,11 @@ export const engine = [
   hanging(mutating("outbox/Outbox.ts", "outbox/Notifier")('!isOnly || notice.on === "changed"', "!isOnly")),
   mutating("work/Worker.ts", "work/Worker")("SELECT (classid::bigint << 32)", "SELECT (classid::bigint << 31)"),
   replaying("AND is_over", ""),
-  replaying("(original IS NOT NULL OR occurred_at >= webhook_since)", "true"),
+  replaying(
+    "(original IS NOT NULL OR occurred_at >= webhook_since)",
+    "true",
+    "integrations/deliveries/Replays.selections"
+  ),
   replaying("is_delivered = (replay.status = 'delivered')", "true"),
   replaying("AND replay_id IS NOT NULL AND finished_at IS NULL", "AND false"),
   recording("WHERE replay_id IS NOT NULL AND on_move = 'succeeded'", "WHERE false", "integrations/deliveries/Replays"),
