@@ -20,11 +20,11 @@ export const startServer = (cluster: Embedded.Cluster): Promise<Server.Server> =
   return Effect.runPromise(Server.start(cluster, create))
 }
 
-/** Starts a cluster with a migrated database. */
-export const startCluster = async () => {
+/** Starts a cluster with a migrated database. `flags` are settings of PostgreSQL. */
+export const startCluster = async (flags: Readonly<Record<string, string>> = {}) => {
   const directory = await temporaryDirectory()
   const cluster = await Effect.runPromise(
-    Embedded.open({ directory, flags: { fsync: "off", full_page_writes: "off", shared_buffers: "32MB" } })
+    Embedded.open({ directory, flags: { fsync: "off", full_page_writes: "off", shared_buffers: "32MB", ...flags } })
   )
   let server = await startServer(cluster)
   const processes = () => [server.pid, ...childrenOf(server.pid)]

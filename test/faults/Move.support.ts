@@ -17,9 +17,12 @@ const settings = {
 /** While a project rests, its move waits for the leases of dead processes, so these are short. */
 const shortLeases = { WEBHOOK_TIMEOUT: "2s", PROVIDER_TIMEOUT: "2s" }
 
+/** Each move has up to three workers at its target. Without a free one, each table of a copy may wait for 5 s. */
+const forTwoMoves = { max_logical_replication_workers: "6", max_worker_processes: "16" }
+
 /** Starts a PostgreSQL with a database for the service. */
 const startDatabase = async (name: string) => {
-  const cluster = await startCluster()
+  const cluster = await startCluster(forTwoMoves)
   const databaseUrl = cluster.url
   const query = await lastingSession(databaseUrl)
   return {
