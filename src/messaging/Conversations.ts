@@ -13,7 +13,7 @@ import {
   type Source
 } from "../api/messaging/Messaging.ts"
 import { type ConversationId, MessageId, type ProjectId } from "../api/schema/Ids.ts"
-import { statement } from "../sql/Database.ts"
+import { statement, withOwnTime } from "../sql/Database.ts"
 import { pageCondition, pageConditionById, pageLimit, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 import {
   ConversationNotFound,
@@ -22,7 +22,6 @@ import {
   type ServiceUnavailable
 } from "../api/Problems.ts"
 import { selectList } from "../sql/Columns.ts"
-import { withOwnTime } from "../platform/CurrentRequest.ts"
 import type { Command } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
 import { newId } from "../platform/NewId.ts"

@@ -77,13 +77,6 @@ export const newRequestState = (
   }
 }
 
-/**
- * Runs a part of a request, such as a call to a provider. Each SQL statement of this part may take the whole `StatementTimeout`,
- * however long the request has run.
- */
-export const withOwnTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  Effect.updateService(effect, CurrentRequest, (request) => ({ ...request, arrivedAt: undefined }))
-
 /** Adds headers to the answer of the current request, whether the answer is a success or a problem. */
 export const addAnswerHeaders = (headers: Readonly<Record<string, string>>): Effect.Effect<void> =>
   Effect.withFiber((fiber) => {

@@ -30,6 +30,13 @@ export const timeLeft = (context: Context.Context<never>): number => {
   return arrivedAt === undefined ? timeout : Math.max(0, timeout - (performance.now() - arrivedAt))
 }
 
+/**
+ * Runs a part of a request, such as a call to a provider. Each SQL statement of this part may take the whole `StatementTimeout`,
+ * however long the request has run.
+ */
+export const withOwnTime = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.updateService(effect, CurrentRequest, (request) => ({ ...request, arrivedAt: undefined }))
+
 export const longRunningTimeout = Duration.seconds(30)
 
 /**
