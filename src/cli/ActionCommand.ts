@@ -1,5 +1,5 @@
-/** Makes the command of an action (`project/Actions.ts`). */
-import { Data, Effect, Layer } from "effect"
+/** Makes the commands of the actions (`project/Actions.ts`). */
+import { Effect, Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { Sender } from "../integrations/endpoints/Sender.ts"
@@ -7,12 +7,10 @@ import { makeMutationClient, Mutations } from "../commands/Mutations.ts"
 import { ApiKeys } from "../http/auth/ApiKeys.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"
 import { type Action, newOnce } from "../project/Action.ts"
-import { type ActionName, actions } from "../project/Actions.ts"
+import { actions } from "../project/Actions.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
-import { answer, cli, confirm, isOnTerminal } from "./Output.ts"
-
-class NotDone extends Data.TaggedError("NotDone")<{ readonly message: string }> {}
+import { answer, CommandFailed, confirm, isOnTerminal } from "./Output.ts"
 
 /** Mutations on the connection of a command. */
 export const mutations = Layer.effect(
@@ -41,13 +39,22 @@ const confirmation = {
   dryRun: Flags.toggle("dry-run", "Say what the command would do, and do nothing")
 }
 
-export const actionCommand = <const Name extends string>(
-  name: Name,
-  of: ActionName,
-  { description, example }: { readonly description: string; readonly example: string }
-) => {
-  const { asks, fields, on }: Action = actions[of]
+/** The values of fields in examples. */
+const examples: Readonly<Record<string, string>> = {
+  delivery: "dlv_0193f0cbd4e57f70819203a4b5c6d7e8",
+  replay: "rpl_0193f0cbd4e57f70819203a4b5c6d7e8",
+  message: "msg_0193f0cd92c37d5e8b2c3d4e5f607182",
+  installation: "ins_shop",
+  campaign: "cmp_spring",
+  as: "sent",
+  since: "2026-11-20T00:00:00Z",
+  until: "2026-11-21T00:00:00Z",
+  status: "all"
+}
+
+const actionCommand = (name: string, { asks, description = "", fields, on }: Action) => {
   const flags = Object.fromEntries(fields.map((field) => [field.name, flagOf(field)]))
+  const given = fields.flatMap(({ name }) => (examples[name] === undefined ? [] : [`--${name} ${examples[name]}`]))
   return Command.make(
     name,
     { json: Flags.json, project: Flags.project, texts: flags, confirmation: asks ? confirmation : {} },
@@ -57,12 +64,23 @@ export const actionCommand = <const Name extends string>(
       if (question !== undefined && (dryRun || (!yes && (yield* isOnTerminal)))) {
         const { document, message, title } = yield* question
         if (dryRun) return yield* answer(json, document ?? { message }, message)
-        if (!(yield* confirm(`${title} ${message}`))) return yield* new NotDone({ message: "Nothing was changed" })
+        if (!(yield* confirm(`${title} ${message}`)))
+          return yield* new CommandFailed({ message: "Nothing was changed" })
       }
       const { document, isFailure, message, texts: opened = {}, title } = yield* run
       const shown = Object.entries(opened).map(([name, text]) => `\n${name}: ${text}`)
       yield* answer(json, document, `${title}. ${message}${shown.join("")}`)
-      if (isFailure === true) return yield* new NotDone({ message: title })
+      if (isFailure === true) return yield* new CommandFailed({ message: title })
     }, onServices)
-  ).pipe(Command.withDescription(description), Command.withExamples([{ command: `${cli} ${example}` }]))
+  ).pipe(
+    Command.withDescription(description),
+    Command.withExamples(({ commandPath }) => [{ command: [...commandPath, "--project demo", ...given].join(" ") }])
+  )
 }
+
+/** Returns the commands of the actions whose paths begin with `group`. */
+export const actionCommands = (group: string) =>
+  Object.values<Action>(actions).flatMap((action) => {
+    const [first, name] = action.command?.split(" ") ?? []
+    return first === group && name !== undefined ? [actionCommand(name, action)] : []
+  })

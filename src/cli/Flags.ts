@@ -17,6 +17,17 @@ export const id = (name: string, description: string) =>
 export const filter = <A>(flag: Flag.Flag<A>): Flag.Flag<A | null> =>
   flag.pipe(Flag.optional, Flag.map(Option.getOrNull))
 
+/** A filter by one of some values. */
+export const choice = <const Choice extends string>(
+  name: string,
+  choices: ReadonlyArray<Choice>,
+  description: string
+) => filter(Flag.Literals(name, choices).pipe(Flag.withMetavar(name.toUpperCase()), Flag.withDescription(description)))
+
+/** A filter by an error code or a status. */
+export const code = (name: string, description: string) =>
+  filter(Flag.String(name).pipe(Flag.withMetavar("CODE"), Flag.withDescription(description)))
+
 export const json = toggle("json", "Print one JSON document")
 
 export const project = id("project", "The project's id (required)")

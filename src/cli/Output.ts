@@ -19,10 +19,20 @@ import { randomBytes } from "node:crypto"
 /** The beginning of a command line, in usage and examples. */
 export const cli = "npm run --silent cli --"
 
+/** A command failed for the reason in the message. */
+export class CommandFailed extends Data.TaggedError("CommandFailed")<{ readonly message: string }> {}
+
 /** Prints the result of a command as JSON or as text. Escapes characters of records that would act on a terminal. */
 export const answer = (json: boolean, document: object, text: string): Effect.Effect<void> => {
   const lines = (json ? JSON.stringify(document, null, 2) : text).split("\n")
   return Console.log(lines.map(withEscapes).join("\n"))
+}
+
+interface Printed<Item> {
+  /** Returns what is printed of a record, and its columns in the table if these differ. */
+  readonly itemOf?: (item: Item) => object
+  readonly columnsOf?: (item: Item) => object
+  readonly flag?: "--before" | "--after"
 }
 
 /** Prints a page of a list of `what`, as a table by default. On a terminal, it ends with the flag that gets the next page. */
@@ -30,15 +40,12 @@ export const answerPage = Effect.fnUntraced(function* <Item extends object>(
   json: boolean,
   { items, next }: { readonly items: ReadonlyArray<Item>; readonly next: string | null },
   what: string,
-  {
-    columnsOf = (item) => item,
-    flag = "--before"
-  }: { readonly columnsOf?: (item: Item) => object; readonly flag?: "--before" | "--after" } = {}
+  { columnsOf, flag = "--before", itemOf = (item) => item }: Printed<Item> = {}
 ) {
   const { stdoutIsTerminal } = yield* Stdio.Stdio
-  const text = items.length === 0 ? `No ${what}` : tableOf(items.map(columnsOf))
+  const text = items.length === 0 ? `No ${what}` : tableOf(items.map(columnsOf ?? itemOf))
   const rest = next !== null && (yield* stdoutIsTerminal) ? `\n\nThere are more: add ${flag} ${oneLine(next)}` : ""
-  yield* answer(json, { items, next }, `${text}${rest}`)
+  yield* answer(json, { items: items.map(itemOf), next }, `${text}${rest}`)
 })
 
 export const isOnTerminal = Effect.flatMap(Stdio.Stdio, ({ stdoutIsTerminal }) => stdoutIsTerminal)
@@ -102,14 +109,12 @@ const tick = Effect.fnUntraced(function* (what: string, reached: () => string) {
   }
 })
 
-class OutputFailed extends Data.TaggedError("OutputFailed")<{ readonly message: string }> {}
-
 /** Writes a piece. The document generates the next piece after this piece is written. */
 type Write = (text: string) => Effect.Effect<void, PlatformError.PlatformError>
 type Document<A, E, R> = (write: Write) => Effect.Effect<A, E | PlatformError.PlatformError, R>
 
 /**
- * Writes a document to a file, or to standard output if `file` is none. Fails with `OutputFailed` if it can't be written.
+ * Writes a document to a file, or to standard output if `file` is none. Fails with `CommandFailed` if it can't be written.
  * Returns undefined if the reader of standard output closes its pipe early.
  */
 export const writeDocument = <A, E, R>(file: Option.Option<string>, document: Document<A, E, R>) =>
@@ -118,9 +123,7 @@ export const writeDocument = <A, E, R>(file: Option.Option<string>, document: Do
   }).pipe(
     Effect.catchIf(isPlatformError, ({ reason }) => {
       const place = Option.getOrElse(file, () => "standard output")
-      return Effect.fail(
-        new OutputFailed({ message: `Cannot write ${place} (${whyOf(reason, "its folder does not exist")})` })
-      )
+      return new CommandFailed({ message: `Cannot write ${place} (${whyOf(reason, "its folder does not exist")})` })
     })
   )
 

@@ -156,18 +156,14 @@ export const details =
 const exists = (sql: SqlClient.SqlClient, projectId: ProjectId, id: string) =>
   Effect.map(sql`SELECT FROM messages WHERE project_id = ${projectId} AND id = ${id}`, (rows) => rows.length > 0)
 
-export const listMessages = Effect.fn("listMessages")(function* (
-  projectId: ProjectId,
-  filter: Filter,
-  range: RangeByAge
-) {
-  const { after } = range
+export const listMessages = Effect.fn("listMessages")(function* (projectId: ProjectId, filtered: RangeByAge & Filter) {
+  const { after } = filtered
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
   if (after !== null && !(yield* exists(sql, projectId, after))) return yield* lacks(projectId, "message", after)
   return yield* complete(
-    (range) => find(sql, projectId, filter, range),
-    range,
+    (range) => find(sql, projectId, filtered, range),
+    filtered,
     ({ messageId }) => messageId
   )
 })

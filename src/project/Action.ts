@@ -41,6 +41,9 @@ type Done = Effect.Effect<Outcome, ActionError, ActionServices>
 type Texts = Readonly<Record<string, Schema.Codec<unknown, string>>>
 
 interface Definition<Fields extends Texts> {
+  /** The command, and what its help says. Without them, the action is a button alone. */
+  readonly command?: string
+  readonly description?: string
   /** The kind of the record on whose page the console shows the outcome. A field of this name has the id of the record. */
   readonly target: Kind
   readonly fields: Fields
@@ -57,8 +60,7 @@ type Given<Fields extends Texts> = Schema.Struct<Fields>["Type"] & {
   readonly once: string
 }
 
-export interface Action {
-  readonly target: Kind
+export interface Action extends Pick<Definition<Texts>, "command" | "description" | "target"> {
   readonly asks: boolean
   /** The fields in order. A field without a default is required. */
   readonly fields: ReadonlyArray<{
@@ -82,10 +84,10 @@ const decodeOnce = Schema.decodeEffect(Schema.String.check(Schema.isPattern(/^[0
 
 /** Declares an action. */
 export const action = <const Fields extends Texts>(definition: Definition<Fields>): Action => {
-  const { defaults, descriptions, fields, question, run, target } = definition
+  const { defaults, descriptions, fields, question, run, ...named } = definition
   const decode = Schema.decodeUnknownEffect(Schema.Struct(fields), { errors: "all" })
   return {
-    target,
+    ...named,
     asks: question !== undefined,
     fields: Object.entries(fields).map(([name, schema]) => ({
       name,

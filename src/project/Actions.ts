@@ -50,9 +50,14 @@ const replayFields = {
   status: Schema.Literals(replayFilters)
 }
 
-/** For each command of a campaign: its label, the result, and what happens to the recipients that have no final state yet. */
-const campaignCommand = (operation: Exclude<Operation, "retry_failed">, result: string, effect: string) =>
+/** `effect`: what happens to the recipients that have no final state yet. */
+const campaignCommand = (
+  operation: Exclude<Operation, "retry_failed">,
+  { description, effect, result }: Readonly<Record<"description" | "effect" | "result", string>>
+) =>
   action({
+    command: `campaigns ${operation}`,
+    description,
     ...on("campaign"),
     question: Effect.fnUntraced(function* ({ campaign, projectId }) {
       const { eligible, name, progress } = yield* showCampaign(projectId, campaign)
@@ -80,6 +85,8 @@ const keyNamed = Effect.fnUntraced(function* (projectId: ProjectId, key: string)
 
 export const actions = {
   "delivery.retry": action({
+    command: "deliveries retry",
+    description: "Return a dead delivery to the queue, with a new retry schedule",
     ...on("delivery"),
     run: ({ delivery, projectId }) =>
       Effect.as(retryDelivery(projectId, delivery), {
@@ -89,6 +96,8 @@ export const actions = {
       })
   }),
   "webhook.test": action({
+    command: "webhooks test",
+    description: "Send a signed webhook.test.v1 event to a webhook now, enabled or not, and show the answer",
     ...on("installation"),
     run: Effect.fnUntraced(function* ({ installation, projectId }) {
       const answer = yield* sendTestEvent(projectId, installation)
@@ -105,6 +114,8 @@ export const actions = {
     })
   }),
   "webhook.enable": action({
+    command: "webhooks enable",
+    description: "Enable a webhook; its endpoint is tried at once",
     ...on("installation"),
     run: ({ installation, projectId }) =>
       Effect.map(enableWebhook(projectId, installation), (webhook) => ({
@@ -114,6 +125,8 @@ export const actions = {
       }))
   }),
   "webhook.disable": action({
+    command: "webhooks disable",
+    description: "Disable a webhook: its pending deliveries are dead-lettered",
     ...on("installation"),
     question: Effect.fnUntraced(function* ({ installation, projectId }) {
       const { endpointUrl, pending } = yield* showWebhook(projectId, installation)
@@ -128,7 +141,21 @@ export const actions = {
         document: { ...itemOf(webhook), deadLettered }
       }))
   }),
+  "message.show": action({
+    command: "messages show",
+    description: "Show the address and the text of a message, to look for it at the provider. The audit records it",
+    ...on("message"),
+    run: ({ message, projectId }) =>
+      Effect.map(openMessage(projectId, message), ({ address, text }) => ({
+        title: `Address and text of the message ${message}`,
+        message: "The audit has that they were shown",
+        texts: { Address: address, Text: text },
+        document: { messageId: message, address, text }
+      }))
+  }),
   "message.settle": action({
+    command: "messages settle",
+    description: "Record the outcome of a message whose outcome is unknown, after checking at the provider",
     target: "message",
     fields: { message: Schema.String, as: Schema.Literals(["sent", "failed"]) },
     descriptions: { message: "The message's id", as: "The outcome of the message: sent or failed" },
@@ -152,28 +179,25 @@ export const actions = {
         document: { messageId: message, deliveryStatus: as }
       })
   }),
-  "message.show": action({
-    ...on("message"),
-    run: ({ message, projectId }) =>
-      Effect.map(openMessage(projectId, message), ({ address, text }) => ({
-        title: `Address and text of the message ${message}`,
-        message: "The audit has that they were shown",
-        texts: { Address: address, Text: text },
-        document: { messageId: message, address, text }
-      }))
+  "campaign.pause": campaignCommand("pause", {
+    description: "Pause a campaign: its remaining recipients wait until it is resumed",
+    result: "paused",
+    effect: "wait until the campaign is resumed; attempts that were begun go on"
   }),
-  "campaign.pause": campaignCommand(
-    "pause",
-    "paused",
-    "wait until the campaign is resumed; attempts that were begun go on"
-  ),
-  "campaign.resume": campaignCommand("resume", "resumed", "get the message, at the pace of the campaign"),
-  "campaign.cancel": campaignCommand(
-    "cancel",
-    "cancelled",
-    "do not get the message; a cancelled campaign cannot be resumed"
-  ),
+  "campaign.resume": campaignCommand("resume", {
+    description: "Resume a paused campaign",
+    result: "resumed",
+    effect: "get the message, at the pace of the campaign"
+  }),
+  "campaign.cancel": campaignCommand("cancel", {
+    description: "Cancel a campaign: its remaining recipients do not get the message",
+    result: "cancelled",
+    effect: "do not get the message; a cancelled campaign cannot be resumed"
+  }),
   "campaign.retry_failed": action({
+    command: "campaigns retry-failed",
+    description:
+      "Send the message of a campaign again to the recipients that failed, never to those of unknown outcome",
     ...on("campaign"),
     question: Effect.fnUntraced(function* ({ campaign, projectId }) {
       const { name, progress, sendsPerMinute, status } = yield* showCampaign(projectId, campaign)
@@ -203,6 +227,8 @@ export const actions = {
     })
   }),
   "replay.start": action({
+    command: "deliveries replay",
+    description: "Send stored events of a period to a webhook again, the oldest first",
     target: "installation",
     fields: replayFields,
     descriptions: {
@@ -266,6 +292,8 @@ export const actions = {
     })
   }),
   "replay.cancel": action({
+    command: "deliveries cancel-replay",
+    description: "Cancel a replay: it makes no more deliveries",
     ...on("replay"),
     question: Effect.fnUntraced(function* ({ projectId, replay }) {
       const { installationId, made, since, until } = yield* showReplay(projectId, replay)

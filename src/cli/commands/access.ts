@@ -1,4 +1,4 @@
-import { Clock, Data, Duration, Effect, Option, Redacted, Schema } from "effect"
+import { Clock, Duration, Effect, Option, Redacted, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../../api/Access.ts"
@@ -16,7 +16,7 @@ import { stateOf } from "../../http/auth/EndingKeys.ts"
 import { Operator, recordKeyAction } from "../../operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { answer, answerPage, cli } from "../Output.ts"
+import { answer, answerPage, cli, CommandFailed } from "../Output.ts"
 import { adminUrl, read } from "../../http/edge/AdminAddress.ts"
 import { issue as issueLinks, signInPath } from "../../http/auth/OperatorSessions.ts"
 import { Settings } from "../../platform/Settings.ts"
@@ -158,16 +158,8 @@ const columnsOf = (key: ApiKey & { readonly state: string }) => ({
   scopes: key.scopes.length === scopes.length ? "all" : key.scopes
 })
 
-class NoAdminPort extends Data.TaggedError("NoAdminPort") {
-  override readonly message =
-    "ADMIN_PORT is not set, or 0: the console has no known address. Set it for the service and for this command"
-}
-
-class NotRunning extends Data.TaggedError("NotRunning")<{ readonly dataDir: string }> {
-  override get message() {
-    return `No service with a console runs on DATA_DIR ${this.dataDir}: start it with \`npm start\``
-  }
-}
+const noAdminPort =
+  "ADMIN_PORT is not set, or 0: the console has no known address. Set it for the service and for this command"
 
 /**
  * Finds the address of the admin server in the settings, otherwise in the file that a service with an embedded database writes.
@@ -175,13 +167,16 @@ class NotRunning extends Data.TaggedError("NotRunning")<{ readonly dataDir: stri
 const findServer = Effect.gen(function* () {
   const { adminHost, adminPort, dataDir, databaseUrl } = yield* Settings
   if (Option.isSome(adminPort) && adminPort.value !== 0) return adminUrl(adminHost, adminPort.value)
-  if (Option.isSome(databaseUrl)) return yield* new NoAdminPort()
+  if (Option.isSome(databaseUrl)) return yield* new CommandFailed({ message: noAdminPort })
+  const notRunning = new CommandFailed({
+    message: `No service with a console runs on DATA_DIR ${dataDir}: start it with \`npm start\``
+  })
   const kept = yield* read(dataDir)
-  if (Option.isNone(kept)) return yield* new NotRunning({ dataDir })
+  if (Option.isNone(kept)) return yield* notRunning
   // A killed service leaves its file behind, so the address is tried.
   return yield* Effect.tryPromise((signal) => fetch(kept.value, { method: "HEAD", signal })).pipe(
     Effect.timeout("2 seconds"),
-    Effect.mapBoth({ onSuccess: () => kept.value, onFailure: () => new NotRunning({ dataDir }) })
+    Effect.mapBoth({ onSuccess: () => kept.value, onFailure: () => notRunning })
   )
 })
 

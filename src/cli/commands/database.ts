@@ -1,4 +1,4 @@
-import { Data, Effect, Option } from "effect"
+import { Effect, Option } from "effect"
 import { Command } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { pauseAll } from "../../campaigns/CampaignControl.ts"
@@ -8,7 +8,7 @@ import { newOnce } from "../../project/Action.ts"
 import { mutations } from "../ActionCommand.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase, onNewDatabase } from "../OnDatabase.ts"
-import { answer, cli, withProgress } from "../Output.ts"
+import { answer, cli, CommandFailed, withProgress } from "../Output.ts"
 import { recordServiceAction } from "../../operators/Audit.ts"
 import { reseal as resealValues } from "../../secrets/SealedValues.ts"
 import { SecretBox } from "../../secrets/SecretBox.ts"
@@ -104,10 +104,7 @@ export const secrets = Command.make("secrets").pipe(
   Command.withSubcommands([reseal])
 )
 
-/** Each line of the router's map contains the name of the cell, so the command needs `CELL`. */
-class CellUnnamed extends Data.TaggedError("CellUnnamed") {
-  override readonly message = "CELL is not set: it is the name of this cell, such as CELL=01"
-}
+const cellUnnamed = "CELL is not set: it is the name of this cell, such as CELL=01"
 
 /** Prints what the router in front of several cells needs. A cell is a database with its own processes (contract §18). */
 const map = Command.make(
@@ -115,7 +112,7 @@ const map = Command.make(
   { json: Flags.json },
   Effect.fn(function* ({ json }) {
     const { cell } = yield* Settings
-    if (Option.isNone(cell)) return yield* new CellUnnamed()
+    if (Option.isNone(cell)) return yield* new CommandFailed({ message: cellUnnamed })
     const sql = yield* SqlClient.SqlClient
     const keys = yield* sql<{ readonly keyId: KeyId }>`
       SELECT key_id AS "keyId" FROM api_keys JOIN projects USING (project_id)

@@ -1,5 +1,5 @@
 /** `doctor`: checks everything that the service depends on, and advises what to do. */
-import { Data, Effect, Record, References } from "effect"
+import { Effect, Record, References } from "effect"
 import { Command } from "effect/cli"
 import { SecretBox } from "../../secrets/SecretBox.ts"
 import { Settings } from "../../platform/Settings.ts"
@@ -8,10 +8,7 @@ import { failure, type Finding, type Judgement, ok, skipped } from "./doctor/Che
 import * as Work from "./doctor/Work.ts"
 import * as Flags from "../Flags.ts"
 import { onDatabase } from "../OnDatabase.ts"
-import { answer, cli, oneLine, withProgress } from "../Output.ts"
-
-/** At least one check failed. The report has the details; the message is for the log of a script. */
-class ChecksFailed extends Data.TaggedError("ChecksFailed")<{ readonly message: string }> {}
+import { answer, cli, CommandFailed, oneLine, withProgress } from "../Output.ts"
 
 const settings = Settings.pipe(
   Effect.as(ok("every variable is well formed")),
@@ -62,7 +59,7 @@ export const doctor = Command.make(
     const findings = yield* withProgress("Checking")(examine)
     yield* answer(json, { findings }, findings.map(lines).join("\n"))
     const checks = findings.filter(({ status }) => status === "failed").map(({ check }) => check)
-    if (checks.length > 0) return yield* new ChecksFailed({ message: `Not in order: ${checks.join(", ")}` })
+    if (checks.length > 0) return yield* new CommandFailed({ message: `Not in order: ${checks.join(", ")}` })
   })
 ).pipe(
   Command.withDescription(

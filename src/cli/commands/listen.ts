@@ -1,6 +1,6 @@
 /** `listen`: receives webhooks on the loopback, to try them out. Needs no database (contract §13). */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { ByteSize, Clock, Console, Data, Effect, Layer, Option, Predicate, Redacted } from "effect"
+import { ByteSize, Clock, Console, Effect, Layer, Option, Predicate, Redacted } from "effect"
 import { CliError, Command, Flag } from "effect/cli"
 import {
   FetchHttpClient,
@@ -13,7 +13,7 @@ import {
 import { createServer } from "node:http"
 import { url } from "../../platform/Settings/Formats.ts"
 import * as Flags from "../Flags.ts"
-import { cli, oneLine } from "../Output.ts"
+import { cli, CommandFailed, oneLine } from "../Output.ts"
 import { signalled } from "../Runner.ts"
 import { verifyWebhook } from "../../client/Webhooks.ts"
 import { redactSecrets, withEscapes } from "../../platform/Text.ts"
@@ -21,8 +21,6 @@ import { isLoopbackHost } from "../../http/edge/AdminAddress.ts"
 
 const host = "127.0.0.1"
 const usualPort = 8080
-
-class CannotListen extends Data.TaggedError("CannotListen")<{ readonly message: string }> {}
 
 const listenOn = (port: number) =>
   Effect.gen(function* () {
@@ -33,7 +31,7 @@ const listenOn = (port: number) =>
   }).pipe(
     Effect.mapError(
       ({ cause }) =>
-        new CannotListen({
+        new CommandFailed({
           message: `Can't listen on ${host}:${port}: ${codeOf(cause) ?? "failed"}; --port sets another port`
         })
     )

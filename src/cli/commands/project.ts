@@ -1,5 +1,5 @@
 /** `project`: applies and exports project files (contract §12), and lists, moves and deletes projects. */
-import { Config, Console, Data, Effect, FileSystem, Option, Redacted, Stdio, Stream } from "effect"
+import { Config, Console, Effect, FileSystem, Option, Redacted, Stdio, Stream } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { constants } from "node:buffer"
 import * as Moves from "../../cells/Moves.ts"
@@ -17,11 +17,9 @@ import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../service/StoredData.ts"
 import * as Flags from "../Flags.ts"
 import { migrated, onMigratedDatabase, onNewDatabase } from "../OnDatabase.ts"
-import { answer, answerPage, cli, tableOf, whyOf, withProgress, writeDocument } from "../Output.ts"
+import { answer, answerPage, cli, CommandFailed, tableOf, whyOf, withProgress, writeDocument } from "../Output.ts"
 import { SqlClient } from "effect/sql"
 import { selectList } from "../../sql/Columns.ts"
-
-class FileUnreadable extends Data.TaggedError("FileUnreadable")<{ readonly message: string }> {}
 
 const apply = Command.make(
   "apply",
@@ -225,14 +223,14 @@ const read = Effect.fnUntraced(function* (file: string) {
   const bytes = yield* (file === "-" ? Stream.runCollect(stdio.stdin) : Effect.map(fs.readFile(file), Array.of)).pipe(
     Effect.map((chunks) => Buffer.concat(chunks)),
     Effect.mapError(
-      ({ reason }) => new FileUnreadable({ message: `Cannot read ${file} (${whyOf(reason, "it does not exist")})` })
+      ({ reason }) => new CommandFailed({ message: `Cannot read ${file} (${whyOf(reason, "it does not exist")})` })
     )
   )
   if (bytes.length > constants.MAX_STRING_LENGTH)
-    return yield* new FileUnreadable({ message: `Cannot read ${file} (it is longer than 512 MiB)` })
+    return yield* new CommandFailed({ message: `Cannot read ${file} (it is longer than 512 MiB)` })
   return yield* Effect.try({
     try: () => new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes),
-    catch: () => new FileUnreadable({ message: `Cannot read ${file} (it is not UTF-8)` })
+    catch: () => new CommandFailed({ message: `Cannot read ${file} (it is not UTF-8)` })
   })
 })
 

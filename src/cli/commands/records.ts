@@ -23,7 +23,7 @@ const list = Command.make(
     const found = Option.isSome(project)
       ? yield* listActions(yield* Flags.projectId(project.value), range)
       : yield* listServiceActions(range)
-    yield* answerPage(json, { items: found.items.map(entryOf), next: found.next }, "actions")
+    yield* answerPage(json, found, "actions", { itemOf: entryOf })
   }, onMigratedDatabase)
 ).pipe(
   Command.withDescription(

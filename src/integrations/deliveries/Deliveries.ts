@@ -13,17 +13,16 @@ import { type Mutation, plain } from "../../commands/Command.ts"
 
 export const listDeliveries = Effect.fn("listDeliveries")(function* (
   projectId: ProjectId,
-  filter: Filter,
-  range: RangeByAge
+  filtered: RangeByAge & Filter
 ) {
-  const { installationId } = filter
+  const { installationId } = filtered
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
   if (installationId !== null && !(yield* installationExists(sql, projectId, installationId)))
     return yield* lacks(projectId, "installation", installationId)
   return yield* complete(
-    (range) => find(sql, projectId, filter, range),
-    range,
+    (range) => find(sql, projectId, filtered, range),
+    filtered,
     ({ id }) => id
   )
 })
