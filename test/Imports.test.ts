@@ -37,7 +37,7 @@ const foundation: Readonly<Record<string, ReadonlyArray<string>>> = {
   work: ["sql", "telemetry", "platform"],
   outbound: ["telemetry", "platform"],
   outbox: ["work", "sql", "telemetry", "api"],
-  commands: ["work", "sql", "telemetry", "secrets", "platform", "api"],
+  commands: ["operators", "work", "sql", "telemetry", "secrets", "platform", "api"],
   http: ["commands", "operators", "outbound", "work", "sql", "secrets", "telemetry", "platform", "api"]
 }
 

@@ -3,11 +3,9 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { commanded } from "../api/campaigns/Commands.ts"
 import { CampaignId, type ProjectId } from "../api/schema/Ids.ts"
-import { Operator, recordAction } from "../operators/Audit.ts"
-import { command, type Mutation } from "../commands/Command.ts"
-import { mutate, Mutations } from "../commands/Mutations.ts"
+import type { Mutation } from "../commands/Command.ts"
+import { operated } from "../commands/Operated.ts"
 import { eventContext, type EventContext } from "../outbox/Outbox.ts"
-import { Refused, requireProject } from "../operators/Refusals.ts"
 import { isCreatedIn, listing, type RangeByAge, showing } from "../operators/Search.ts"
 import { details, list, type Listed } from "./Campaigns.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
@@ -48,10 +46,7 @@ export const listCampaigns = listing(
 
 export const showCampaign = showing("showCampaign", "campaign", details)
 
-/**
- * Carries out a command on a campaign. If the campaign changes, the same statement writes the audit entry. `once` is the key of the
- * command. Returns the number of recipients that are retried; null if the command retries none, or is repeated.
- */
+/** Carries out a command on a campaign. Returns the number of recipients that are retried; null if it retries none, or is repeated. */
 export const commandCampaign = Effect.fn("commandCampaign")(function* (
   projectId: ProjectId,
   id: string,
@@ -59,25 +54,12 @@ export const commandCampaign = Effect.fn("commandCampaign")(function* (
   once: string
 ) {
   const sql = yield* SqlClient.SqlClient
-  const { actor } = yield* Operator
-  yield* requireProject(sql, projectId)
   const cause = yield* eventContext(projectId)
   const changed: Mutation<object> =
     operation === "retry_failed"
       ? retryFailed(sql, projectId, CampaignId.make(id), cause)
       : change(sql, projectId, CampaignId.make(id), changeOf({ operation }), cause)
-  const effect = sql`${changed.effect},
-    commanded AS (SELECT project_id FROM claim WHERE changed),
-    ${recordAction(sql, { actor, action: `campaign.${operation}`, target: id }, "commanded")}`
-  const request = command(projectId, {
-    endpoint: { identifier: `operator.${operation}` },
-    headers: { "idempotency-key": `opr_${once}` },
-    params: { id }
-  })
-  const { returned } = yield* mutate<object, number>(yield* Mutations, request, { ...changed, effect }).pipe(
-    Effect.mapError((refused) => new Refused({ message: messageOf(refused) }))
-  )
-  return returned
+  return yield* operated<number>({ projectId, action: `campaign.${operation}`, id, once }, changed)
 })
 
 /**
@@ -91,8 +73,6 @@ export const pauseAll = Effect.fn("pauseAllCampaigns")(function* (newOnce: Effec
   for (const { id, projectId } of underWay) yield* commandCampaign(projectId, id, "pause", yield* newOnce)
   return underWay
 })
-
-const messageOf = (refused: object) => ("detail" in refused ? String(refused.detail) : "The campaign was not changed.")
 
 /** Maximum number of recipients that one command retries. */
 export const retriedMax = 20_000

@@ -5,7 +5,16 @@ import type { CampaignId, ConversationId, MessageId, ProjectId } from "../api/sc
 import { type MessageAttempt, type MessageStatus, messageStatuses } from "../api/messaging/Messaging.ts"
 import { Operator, recordAction } from "../operators/Audit.ts"
 import { lacks, Refused, requireProject, servedProject } from "../operators/Refusals.ts"
-import { complete, type Found, foundOf, isCreatedIn, type RangeByAge, scanLimit, showing } from "../operators/Search.ts"
+import {
+  complete,
+  type Found,
+  foundOf,
+  isCreatedIn,
+  type RangeByAge,
+  type Scanned,
+  scanLimit,
+  showing
+} from "../operators/Search.ts"
 import { after, attemptAfter, before, endedLog, type Move } from "./Messages/Record.ts"
 import { selectList } from "../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../sql/Batches.ts"
@@ -74,8 +83,6 @@ interface Message extends Listed {
   readonly lastErrorCode: string | null
 }
 
-type Row = (Message | { readonly messageId: null }) & { readonly last: string | null; readonly scanned: number }
-
 /**
  * Finds a page of messages, newest first. With a filter, examines at most `scanLimit` messages of the range. For `unknown` and `needs
  * decision`, these are only messages of unknown outcome.
@@ -89,7 +96,7 @@ export const find = (
   const { limit } = range
   const isUnknown = status === "unknown" || status === "needs decision"
   const isFiltered = [campaignId, channelId, error, status].some((chosen) => chosen !== null)
-  return sql<Row>`
+  return sql<(Message | { readonly messageId: null }) & Scanned>`
     WITH scanned AS MATERIALIZED (
       SELECT project_id, id, conversation_id, campaign_id, audience_id, position, channel_id, status, attempts, available_at, created_at,
         attempt_log -> -1 ->> 'errorCode' AS error_code
@@ -108,15 +115,7 @@ export const find = (
     )
     SELECT ${sql.literal(columns)}, found.error_code AS "lastErrorCode", bound.last, bound.scanned FROM bound LEFT JOIN found ON true
     ORDER BY found.created_at DESC, found.id DESC`.pipe(
-    Effect.map((rows) => {
-      const found = rows.flatMap((row) => {
-        if (row.messageId === null) return []
-        const { last: _, scanned: __, ...message } = row
-        return [message]
-      })
-      const [bound = { last: null, scanned: 0 }] = rows
-      return foundOf(found, limit, ({ messageId }) => messageId, bound)
-    })
+    Effect.map((rows) => foundOf<"messageId", Message>(rows, limit, "messageId"))
   )
 }
 

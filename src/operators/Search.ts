@@ -58,17 +58,24 @@ export const pageOf = <Item>(rows: ReadonlyArray<Item>, limit: number, idOf: (it
   return { items, next: rows.length > limit && last !== undefined ? idOf(last) : null }
 }
 
+/** What each row of a filtered list has: the number of records that the statement has read, and the id of the last of these. */
+export interface Scanned {
+  readonly last: string | null
+  readonly scanned: number
+}
+
 /**
- * Makes a page of a filtered list. The statement has read `scanned` records; the id of the last of these is `last`. If `scanned`
- * is `scanLimit`, and the found records fit on one page, the next page starts after `last`.
+ * Makes a page of a filtered list. If `scanned` is `scanLimit`, and the found records fit on one page, the next page starts after
+ * `last`. `id` names the member with the id, which is null in the only row if no record was found.
  */
-export const foundOf = <Item>(
-  rows: ReadonlyArray<Item>,
+export const foundOf = <Id extends string, Item extends Readonly<Record<Id, string>>>(
+  rows: ReadonlyArray<(Item | Readonly<Record<Id, null>>) & Scanned>,
   limit: number,
-  idOf: (item: Item) => string,
-  { last, scanned }: { readonly last: string | null; readonly scanned: number }
+  id: Id
 ): Found<Item> => {
-  const page = pageOf(rows, limit, idOf)
+  const found = rows.filter((row): row is Item & Scanned => row[id] !== null)
+  const page = pageOf(found, limit, (item) => item[id])
+  const [{ last, scanned } = { last: null, scanned: 0 }] = rows
   return page.next === null && scanned === scanLimit ? { ...page, next: last } : page
 }
 

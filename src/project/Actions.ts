@@ -88,8 +88,8 @@ export const actions = {
     command: "deliveries retry",
     description: "Return a dead delivery to the queue, with a new retry schedule",
     ...on("delivery"),
-    run: ({ delivery, projectId }) =>
-      Effect.as(retryDelivery(projectId, delivery), {
+    run: ({ delivery, once, projectId }) =>
+      Effect.as(retryDelivery(projectId, delivery, once), {
         title: "The delivery is retried",
         message: `Delivery ${delivery} is pending again. It is sent as soon as its endpoint may get one.`,
         document: { deliveryId: delivery, status: "pending" }

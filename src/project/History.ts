@@ -168,7 +168,7 @@ const greatest = "\u{10ffff}"
 
 /**
  * Finds records whose ids begin with `start`, in one project. If `projectId` is null, searches the first `maxProjects` projects.
- * Each kind is read in a range of its primary key, or of an index of commands.
+ * Each kind is read in a range of its primary key, or of an index of commands. Finds nothing if `start` is empty.
  */
 export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: string) => {
   const parts = Object.entries(kinds).map(([kind, [table, id, name, condition = "true"]]): Statement.Fragment => {
@@ -180,6 +180,7 @@ export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: 
           AND ${inRange} AND ${sql.literal(condition)} ORDER BY ${sql.literal(`${table}.${id}`)} LIMIT ${maxFound}::int
       ) record LIMIT ${maxFound}::int)`
   })
+  if (start === "") return Effect.succeed([])
   return Effect.map(
     sql<Found>`
     WITH searched AS MATERIALIZED (
@@ -200,8 +201,3 @@ const distinct = (rows: ReadonlyArray<Found>): ReadonlyArray<Found> => {
     return !isKnown
   })
 }
-
-/** Searches by `find` with the client of the context. */
-export const findRecords = Effect.fn("findRecords")(function* (projectId: string | null, start: string) {
-  return start === "" ? [] : yield* find(yield* SqlClient.SqlClient, projectId, start)
-})

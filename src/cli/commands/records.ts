@@ -1,10 +1,11 @@
 /** `audit`, `find` and `task`: what operators did, which record an id names, and the tasks that operators make. */
 import { Effect, Option, Schema } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
+import { SqlClient } from "effect/sql"
 import { type Entry, listActions, listServiceActions, recordDone } from "../../operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { findRecords, historyOf } from "../../project/History.ts"
+import { find as findIn, historyOf } from "../../project/History.ts"
 import { answer, answerPage, cli, tableOf } from "../Output.ts"
 import { itemOf } from "./deliveries.ts"
 import { taskFields } from "../../api/integrations/Events.ts"
@@ -50,7 +51,7 @@ export const find = Command.make(
     )
   },
   Effect.fn(function* ({ id, json, project }) {
-    const items = yield* findRecords(Option.getOrNull(project), id)
+    const items = yield* findIn(yield* SqlClient.SqlClient, Option.getOrNull(project), id)
     const exact = items.filter((item) => item.id === id)
     const [only, ...others] = exact.length > 0 ? exact : items
     if (only === undefined || others.length > 0) return yield* answerPage(json, { items, next: null }, "records")

@@ -108,7 +108,7 @@ export const auditLog = projectPage(
 export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const project = textOf(request, "project")
   const start = textOf(request, "q")?.trim() ?? ""
-  const rows = start === "" ? [] : yield* find(sql, project, start)
+  const rows = yield* find(sql, project, start)
   const [only, ...others] = rows
   const range = project === null ? `the first ${maxProjects} projects by id` : `the project ${project}`
   return {

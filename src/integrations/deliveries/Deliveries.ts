@@ -1,15 +1,15 @@
 /** Deliveries for operators, who list, show and retry them (contract §13), and the SQL of the retry, which the API has too (§10). */
 import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import type { DeliveryId, InstallationId, ProjectId } from "../../api/schema/Ids.ts"
-import { Operator, recordAction } from "../../operators/Audit.ts"
+import { DeliveryId, type InstallationId, type ProjectId } from "../../api/schema/Ids.ts"
 import { Notifier } from "../../outbox/Outbox.ts"
-import { lacks, Refused, requireProject, servedProject } from "../../operators/Refusals.ts"
+import { lacks, requireProject } from "../../operators/Refusals.ts"
 import { complete, type RangeByAge, showing } from "../../operators/Search.ts"
 import { details, type Filter, find } from "./DeliveryList.ts"
 import { installationExists } from "../endpoints/WebhookList.ts"
 import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
 import { type Mutation, plain } from "../../commands/Command.ts"
+import { operated } from "../../commands/Operated.ts"
 
 export const listDeliveries = Effect.fn("listDeliveries")(function* (
   projectId: ProjectId,
@@ -30,18 +30,12 @@ export const listDeliveries = Effect.fn("listDeliveries")(function* (
 export const showDelivery = showing("showDelivery", "delivery", details)
 
 /** Returns a dead delivery to the queue, at the start of its retry schedule. */
-export const retryDelivery = Effect.fn("retryDelivery")(function* (projectId: ProjectId, id: string) {
+export const retryDelivery = Effect.fn("retryDelivery")(function* (projectId: ProjectId, id: string, once: string) {
   const sql = yield* SqlClient.SqlClient
-  const { actor } = yield* Operator
+  const { installationId } = yield* showDelivery(projectId, id)
   const at = new Date(yield* Clock.currentTimeMillis)
-  const [verdict] = yield* retryFor(sql, actor, projectId, id, at)
-  if (verdict === undefined) {
-    yield* requireProject(sql, projectId)
-    return yield* lacks(projectId, "delivery", id)
-  }
-  const { installationId, refusal } = verdict
-  if (refusal !== null)
-    return yield* new Refused({ message: `Delivery "${id}" can't be retried: ${notRetriable[refusal] ?? refusal}` })
+  const retried = retry(sql, projectId, installationId, DeliveryId.make(id), at)
+  yield* operated({ projectId, action: "delivery.retry", id, once }, retried)
   yield* (yield* Notifier).appended(projectId, [installationId])
 })
 
@@ -133,40 +127,3 @@ export const retry = (
       new WebhookStateConflict({ detail: notRetriable[fault] ?? "The delivery can't be retried." })
   }
 })
-
-/**
- * Retries a delivery for an operator. Returns no row if the delivery does not exist, or if this database does not serve the
- * project. `refusal` is null if the delivery was retried.
- */
-const retryFor = (sql: Sql, actor: string, projectId: ProjectId, deliveryId: string, at: Date) => sql<{
-  readonly installationId: InstallationId
-  readonly refusal: string | null
-}>`
-  WITH ${servedProject(sql, projectId)},
-  webhook AS MATERIALIZED (
-    -- Locked before the delivery, in the same order as by the retry operation.
-    SELECT locked.* FROM project JOIN deliveries USING (project_id), LATERAL (
-      SELECT installation_id, enabled, event_types FROM webhooks
-      WHERE project_id = ${projectId} AND installation_id = deliveries.installation_id FOR SHARE
-    ) locked
-    WHERE deliveries.id = ${deliveryId}
-  ),
-  target AS MATERIALIZED (
-    SELECT delivery.* FROM webhook, LATERAL (
-      SELECT * FROM deliveries
-      WHERE project_id = ${projectId} AND id = ${deliveryId} AND installation_id = webhook.installation_id
-      FOR NO KEY UPDATE
-    ) delivery
-  ),
-  verdict AS MATERIALIZED (
-    SELECT target.installation_id, ${sql.literal(refusal)} AS refusal
-    FROM target JOIN webhook USING (installation_id)
-      JOIN events ON events.project_id = ${projectId} AND events.id = target.event_id
-  ),
-  retried AS (
-    UPDATE deliveries SET ${retryAssignments(sql, at)} FROM verdict
-    WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId} AND refusal IS NULL
-    RETURNING deliveries.project_id
-  ),
-  ${recordAction(sql, { actor, action: "delivery.retry", target: deliveryId }, "retried")}
-  SELECT installation_id AS "installationId", refusal FROM verdict`

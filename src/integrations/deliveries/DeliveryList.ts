@@ -16,7 +16,7 @@ import {
 import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
 import { selectList } from "../../sql/Columns.ts"
 import { idOf, type Window } from "../../http/pages/Pages.ts"
-import { type Found, foundOf, idsIn, isIn, type RangeByAge, scanLimit } from "../../operators/Search.ts"
+import { type Found, foundOf, idsIn, isIn, type RangeByAge, type Scanned, scanLimit } from "../../operators/Search.ts"
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
 import { type LookupStatement, plannedOnce } from "../../sql/Batches.ts"
@@ -123,8 +123,6 @@ const inOrder = (
 
 const lastAnswer = "coalesce(dead_code, attempt_log -> -1 ->> 'errorCode', attempt_log -> -1 ->> 'statusCode')"
 
-type Row = (Delivery | { readonly id: null }) & { readonly last: string | null; readonly scanned: number }
-
 /**
  * Finds a page of deliveries, newest first. Indexes select the deliveries of an installation by state and type, and the dead
  * deliveries of a project. Other conditions are checked row by row, for example whether an open delivery is `pending` or
@@ -157,7 +155,7 @@ export const find = (
           order: "DESC",
           limit: rows
         })
-  return sql<Row>`
+  return sql<(Delivery | { readonly id: null }) & Scanned>`
     WITH scanned AS MATERIALIZED (
       SELECT id, status, event_type${sql.literal(answer === null ? "" : `, ${lastAnswer} AS answer`)} FROM (${selected}) selected
     ),
@@ -171,17 +169,7 @@ export const find = (
     )
     SELECT ${sql.literal(columnsOf("found"))}, bound.last, bound.scanned
     FROM (SELECT min(id) AS last, count(*)::int AS scanned FROM scanned) bound LEFT JOIN found ON true
-    ORDER BY found.id DESC`.pipe(
-    Effect.map((rows) => {
-      const found = rows.flatMap((row) => {
-        if (row.id === null) return []
-        const { last: _, scanned: __, ...delivery } = row
-        return [delivery]
-      })
-      const [bound = { last: null, scanned: 0 }] = rows
-      return foundOf(found, limit, ({ id }) => id, bound)
-    })
-  )
+    ORDER BY found.id DESC`.pipe(Effect.map((rows) => foundOf<"id", Delivery>(rows, limit, "id")))
 }
 
 export interface PageFilter {

@@ -1,7 +1,6 @@
 /** The read model of webhooks: the columns that the API, the commands and the console show, with the health of the endpoint. */
-import { Struct } from "effect"
+import { Effect, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import { Effect } from "effect"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import type { DeliveryAttempt } from "../../api/integrations/Deliveries.ts"
 import { pendingMax, type Webhook } from "../../api/integrations/WebhookHealth.ts"
@@ -96,6 +95,14 @@ const due = `(
   SELECT coalesce((SELECT available_at ${open("AND status = 'pending'")} LIMIT 1), (SELECT available_at ${open("")} LIMIT 1)) AS due
 )`
 
+const webhook = `LATERAL (
+    SELECT * FROM webhooks WHERE project_id = health.project_id AND installation_id = health.installation_id OFFSET 0
+  ) webhooks`
+
+const installation = `LATERAL (
+    SELECT name FROM installations WHERE project_id = webhooks.project_id AND id = webhooks.installation_id OFFSET 0
+  ) installations`
+
 /** A parked endpoint, and the delivery that is its next probe. */
 export interface Probe {
   readonly installationId: InstallationId
@@ -121,9 +128,7 @@ export const list = (
   SELECT ${sql.literal(columns)} FROM webhooks, LATERAL (
     SELECT * FROM endpoint_health WHERE project_id = webhooks.project_id AND installation_id = webhooks.installation_id
     OFFSET 0
-  ) health, LATERAL (
-    SELECT name FROM installations WHERE project_id = webhooks.project_id AND id = webhooks.installation_id OFFSET 0
-  ) installations, LATERAL ${sql.literal(due)} queue
+  ) health, ${sql.literal(installation)}, LATERAL ${sql.literal(due)} queue
   WHERE webhooks.project_id = ${projectId} AND ${which}
   ORDER BY webhooks.installation_id LIMIT ${limit}::int`
 
@@ -150,11 +155,7 @@ export const listFailing = (sql: SqlClient.SqlClient, limit: number) => sql<Fail
       SELECT enabled FROM webhooks WHERE project_id = failing.project_id AND installation_id = failing.installation_id
     )
     ORDER BY failing_since, project_id, installation_id LIMIT ${limit}::int
-  ) health, LATERAL (
-    SELECT * FROM webhooks WHERE project_id = health.project_id AND installation_id = health.installation_id OFFSET 0
-  ) webhooks, LATERAL (
-    SELECT name FROM installations WHERE project_id = webhooks.project_id AND id = webhooks.installation_id OFFSET 0
-  ) installations, LATERAL ${sql.literal(due)} queue
+  ) health, ${sql.literal(`${webhook}, ${installation}`)}, LATERAL ${sql.literal(due)} queue
   ORDER BY failing_since, webhooks.project_id, webhooks.installation_id`
 
 export interface DueEndpoint extends Listed {
@@ -181,11 +182,7 @@ export const listDue = (sql: SqlClient.SqlClient, limit: number) => sql<DueEndpo
     ) health, LATERAL (SELECT available_at AS due ${sql.literal(open("AND status = 'pending'"))} LIMIT 1) queue
     WHERE due <= now() AND ${isAwake(sql, "project_id")}
     ORDER BY ${sql.literal(isBehind)} DESC, due, project_id, installation_id LIMIT ${limit}::int
-  ) health, LATERAL (
-    SELECT * FROM webhooks WHERE project_id = health.project_id AND installation_id = health.installation_id OFFSET 0
-  ) webhooks, LATERAL (
-    SELECT name FROM installations WHERE project_id = webhooks.project_id AND id = webhooks.installation_id OFFSET 0
-  ) installations
+  ) health, ${sql.literal(`${webhook}, ${installation}`)}
   ORDER BY ${sql.literal(isBehind)} DESC, due, webhooks.project_id, webhooks.installation_id`
 
 const secret = jsonObject(
