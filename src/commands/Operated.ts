@@ -1,13 +1,14 @@
 /** Runs a mutation of the API as an action of an operator (contract §13). */
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
+import { ValidationFailed } from "../api/Problems.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { type Audited, Operator, recordAction } from "../operators/Audit.ts"
 import { Refused, requireProject } from "../operators/Refusals.ts"
 import { command, type Mutation } from "./Command.ts"
 import { mutate, Mutations } from "./Mutations.ts"
 
-interface Operation extends Pick<Audited, "action"> {
+interface Operation extends Pick<Audited, "action" | "detail"> {
   readonly projectId: ProjectId
   /** The id of the record that the operation changes. */
   readonly id: string
@@ -17,7 +18,7 @@ interface Operation extends Pick<Audited, "action"> {
 
 /** If the record changes, the same statement writes the audit entry. Returns what the first run returns, otherwise null. */
 export const operated = Effect.fnUntraced(function* <Returned = null>(
-  { action, id, once, projectId }: Operation,
+  { id, once, projectId, ...entry }: Operation,
   mutation: Mutation<object>
 ) {
   const sql = yield* SqlClient.SqlClient
@@ -25,20 +26,25 @@ export const operated = Effect.fnUntraced(function* <Returned = null>(
   yield* requireProject(sql, projectId)
   const effect = sql`${mutation.effect},
     commanded AS (SELECT project_id FROM claim WHERE changed),
-    ${recordAction(sql, { actor, action, target: id }, "commanded")}`
+    ${recordAction(sql, { ...entry, actor, target: id }, "commanded")}`
   const request = command(projectId, {
-    endpoint: { identifier: `operator.${action}` },
+    endpoint: { identifier: `operator.${entry.action}` },
     headers: { "idempotency-key": `opr_${once}` },
     params: { id }
   })
   const { returned } = yield* mutate<object, Returned>(yield* Mutations, request, { ...mutation, effect }).pipe(
     Effect.catch((problem) =>
       // The project may have been moved or deleted meanwhile.
-      Effect.andThen(
-        requireProject(sql, projectId),
-        new Refused({ message: "detail" in problem ? String(problem.detail) : "Nothing was changed." })
-      )
+      Effect.andThen(requireProject(sql, projectId), new Refused({ message: messageOf(problem) }))
     )
   )
   return returned
 })
+
+const messageOf = (problem: object) => {
+  if (!(problem instanceof ValidationFailed))
+    return "detail" in problem ? String(problem.detail) : "Nothing was changed."
+  return Object.entries(problem.errors)
+    .map(([name, faults]) => `${name.replace("body/", "")} ${faults.join(", ")}`)
+    .join("; ")
+}

@@ -7,7 +7,7 @@ import { SqlClient } from "effect/sql"
 import { EventId, type InstallationId, type ProjectId } from "../api/schema/Ids.ts"
 import { testEventType } from "../api/integrations/Events.ts"
 import type { WebhookTest } from "../api/integrations/Webhooks.ts"
-import { type Audited, Operator, recordAction } from "../operators/Audit.ts"
+import { recordDone } from "../operators/Audit.ts"
 import { newId } from "../platform/NewId.ts"
 import { lacks, requireProject, servedProject } from "../operators/Refusals.ts"
 import { Notifier } from "../outbox/Outbox.ts"
@@ -79,22 +79,15 @@ export const resume = (sql: SqlClient.SqlClient, projectId: ProjectId, { install
 /** Sends a test event for an operator. `status` is null if there was no answer. Otherwise `errorCode`, a code as in attempt logs, is null. */
 export const sendTestEvent = Effect.fnUntraced(function* (projectId: ProjectId, installationId: string) {
   const sql = yield* SqlClient.SqlClient
-  const { actor } = yield* Operator
   yield* requireProject(sql, projectId)
   const [webhook] = yield* target(sql, projectId, installationId)
   if (webhook === undefined) return yield* lacks(projectId, "webhook for installation", installationId)
   const sent = yield* (yield* makeSendTest)(projectId, webhook)
   const { durationMs, errorCode, statusCode } = sent.answer
   const answer = { status: statusCode, durationMs, errorCode }
-  yield* record(sql, projectId, { actor, action: "webhook.test", target: installationId, detail: answer })
+  yield* recordDone(projectId, { action: "webhook.test", target: installationId, detail: answer })
   if (sent.isSuccess && (yield* resume(sql, projectId, webhook)).length > 0) {
     yield* (yield* Notifier).changed(projectId, webhook.installationId)
   }
   return answer
 })
-
-/** Writes the audit entry. It depends only on the project, because a test event changes no row of its own. */
-const record = (sql: SqlClient.SqlClient, projectId: ProjectId, action: Audited) => sql`
-  WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
-  ${recordAction(sql, action, "project")}
-  SELECT FROM project`

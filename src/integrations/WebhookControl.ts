@@ -4,7 +4,7 @@ import { SqlClient, type Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import { Operator, recordAction } from "../operators/Audit.ts"
 import { Notifier } from "../outbox/Outbox.ts"
-import { lacks, ProjectUnknown, requireProject, servedProject } from "../operators/Refusals.ts"
+import { ProjectUnknown, servedProject } from "../operators/Refusals.ts"
 import { listing, showing } from "../operators/Search.ts"
 import { disableChosen } from "./deliveries/Disabling.ts"
 import { recovered } from "./deliveries/States.ts"
@@ -37,18 +37,12 @@ const changeWebhook = Effect.fnUntraced(function* <Row extends object>(
   change: (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => Statement.Statement<Row>
 ) {
   const sql = yield* SqlClient.SqlClient
-  const { installationId: id } = yield* listed(sql, projectId, installationId)
+  const { id } = yield* showWebhook(projectId, installationId)
   const { actor } = yield* Operator
   const [row] = yield* change(sql, { projectId, installationId: id }, actor)
   if (row === undefined) return yield* new ProjectUnknown({ projectId })
   yield* (yield* Notifier).changed(projectId, id)
-  return { webhook: yield* listed(sql, projectId, id), row }
-})
-
-const listed = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: string) {
-  yield* requireProject(sql, projectId)
-  const [webhook] = yield* list(sql, projectId, sql`webhooks.installation_id = ${installationId}`, 1)
-  return webhook ?? (yield* lacks(projectId, "webhook for installation", installationId))
+  return { webhook: yield* showWebhook(projectId, id), row }
 })
 
 interface Endpoint {

@@ -255,16 +255,8 @@ export const actions = {
       }
     }),
     run: Effect.fnUntraced(function* ({ installation, once, projectId, since, status, type, until }) {
-      const replayId = `rpl_${once}`
-      yield* startReplay({
-        projectId,
-        installationId: installation,
-        since: new Date(since),
-        until: new Date(until),
-        eventTypes: type,
-        filter: status,
-        replayId
-      })
+      const asked = { since, until, status, ...(type.length === 0 ? {} : { eventTypes: type }) }
+      const replayId = yield* startReplay({ projectId, installationId: installation, once, asked })
       const message = `Events since ${since} and before ${until} (${status}) are sent again to ${installation}. The list of replays shows the progress of ${replayId}.`
       return { title: "The replay is started", message, document: { replayId } }
     })

@@ -4,24 +4,19 @@
  * `webhook-id` of the one that it repeats.
  */
 import { Cause, Clock, Duration, Effect, Layer } from "effect"
-import { SqlClient, type Statement } from "effect/sql"
+import { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
-import type { EventType } from "../../api/integrations/Events.ts"
-import {
-  emptyPeriod,
-  type Replay,
-  type ReplayCreate,
-  type ReplayFilter,
-  type ReplayState
-} from "../../api/integrations/Replays.ts"
+import { emptyPeriod, type Replay, type ReplayCreate, type ReplayState } from "../../api/integrations/Replays.ts"
 import { Operator, recordAction } from "../../operators/Audit.ts"
-import { lacks, ProjectUnknown, Refused, requireProject, servedProject } from "../../operators/Refusals.ts"
+import { lacks, Refused, requireProject, servedProject } from "../../operators/Refusals.ts"
 import { isIn, listing, type RangeByAge, scanLimit, showing } from "../../operators/Search.ts"
 import { type Columns, selectList } from "../../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../../sql/Batches.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
 import { InstallationNotFound, ValidationFailed, WebhookStateConflict } from "../../api/Problems.ts"
 import { type Mutation, plain } from "../../commands/Command.ts"
+import { operated } from "../../commands/Operated.ts"
+import { showWebhook } from "../WebhookControl.ts"
 import { installationAndWebhook, notRetriable } from "./Deliveries.ts"
 import { forkPeriodic } from "../../work/Supervisor.ts"
 import { once } from "../../sql/Database.ts"
@@ -75,54 +70,6 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
-const webhook = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: string) => sql<{
-  readonly enabled: boolean
-  readonly eventTypes: ReadonlyArray<EventType>
-}>`
-  SELECT enabled, event_types AS "eventTypes" FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
-
-interface Period {
-  readonly id: string
-  readonly installationId: string
-  /** Events of this time or later. */
-  readonly since: Date
-  /** Events before this time. */
-  readonly until: Date
-  readonly filter: ReplayFilter
-}
-
-/** An INSERT of a running replay for the row of `from`, which has a `project_id`. `types` is an expression of its event types. */
-const insert = (
-  sql: SqlClient.SqlClient,
-  { filter, id, installationId, since, until }: Period,
-  types: Statement.Fragment,
-  from: string
-) => sql`
-    INSERT INTO replays (project_id, id, installation_id, since, until, event_types, status, state, position, created_at)
-    SELECT project_id, ${id}::text, ${installationId}::text, ${since}::timestamptz, ${until}::timestamptz, ${types},
-      ${filter}::text, 'running', ${firstIdAt("evt", since.getTime())}::text, now()
-    FROM ${sql(from)}`
-
-interface Start extends Period {
-  readonly projectId: ProjectId
-  readonly eventTypes: ReadonlyArray<EventType>
-  readonly actor: string
-}
-
-/** Starts a replay, unless a replay with this id exists. Returns no row if this database does not serve the project. */
-export const start = (sql: SqlClient.SqlClient, { actor, projectId, ...replay }: Start) => {
-  const { filter, id, ...range } = replay
-  return sql`
-    WITH ${servedProject(sql, projectId)},
-    started AS (
-      ${insert(sql, replay, sql`${[...range.eventTypes]}::text[]`, "project")}
-      ON CONFLICT (project_id, id) DO NOTHING
-      RETURNING project_id
-    ),
-    ${recordAction(sql, { actor, action: "replay.start", target: id, detail: { ...range, status: filter } }, "started")}
-    SELECT FROM project`
-}
-
 /**
  * Cancels a running replay. A replay in another state stays unchanged. Returns the state before. Returns no row if the replay
  * does not exist, or if this database does not serve the project.
@@ -171,7 +118,10 @@ export const replay = (
       )`,
     effect: sql`
       started AS (
-        ${insert(sql, { id, installationId, since, until, filter: status }, sql`types`, "claim")}
+        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, status, state, position, created_at)
+        SELECT project_id, ${id}::text, ${installationId}::text, ${since}::timestamptz, ${until}::timestamptz, types,
+          ${status}::text, 'running', ${firstIdAt("evt", since.getTime())}::text, now()
+        FROM claim
       )`,
     problems: {
       ...plain(InstallationNotFound),
@@ -185,30 +135,18 @@ export const replay = (
 interface Request {
   readonly projectId: ProjectId
   readonly installationId: string
-  readonly since: Date
-  readonly until: Date
-  readonly filter: ReplayFilter
-  /** Empty for all types to which the webhook is subscribed. Events of other types are never sent again. */
-  readonly eventTypes: ReadonlyArray<EventType>
-  /** The id of the replay. A replay with this id is not started a second time. */
-  readonly replayId: string
+  readonly once: string
+  readonly asked: ReplayCreate
 }
 
-/** Starts a replay of the events of a period, which ends now at the latest. */
-export const startReplay = Effect.fn("startReplay")(function* ({ eventTypes, replayId, until, ...request }: Request) {
-  const { installationId, projectId, since } = request
+/** Starts a replay of the events of a period, which ends now at the latest. Returns its id. */
+export const startReplay = Effect.fn("startReplay")(function* ({ asked, once, projectId, ...given }: Request) {
   const sql = yield* SqlClient.SqlClient
-  const { actor } = yield* Operator
-  const end = new Date(Math.min(until.getTime(), yield* Clock.currentTimeMillis))
-  yield* requireProject(sql, projectId)
-  if (since >= end) return yield* refused("The range is empty: `since` must be before `until`, and not in the future")
-  const [to] = yield* webhook(sql, projectId, installationId)
-  if (to === undefined) return yield* lacks(projectId, "webhook for installation", installationId)
-  if (!to.enabled) return yield* refused(`The webhook of installation "${installationId}" is disabled: enable it first`)
-  const types = to.eventTypes.filter((type) => eventTypes.length === 0 || eventTypes.includes(type))
-  const started = yield* start(sql, { ...request, until: end, eventTypes: types, id: replayId, actor })
-  // The project may have been moved or deleted meanwhile.
-  if (started.length === 0) return yield* new ProjectUnknown({ projectId })
+  const { installationId } = yield* showWebhook(projectId, given.installationId)
+  const id = `rpl_${once}`
+  const started = replay(sql, installationId, id, asked, new Date(yield* Clock.currentTimeMillis))
+  yield* operated({ projectId, action: "replay.start", id, once, detail: { installationId, ...asked } }, started)
+  return id
 })
 
 export const listReplays = listing("listReplays", list, ({ replayId }) => replayId)
@@ -225,11 +163,9 @@ export const cancelReplay = Effect.fn("cancelReplay")(function* (projectId: Proj
     return yield* lacks(projectId, "replay", replayId)
   }
   if (found.state === "completed")
-    return yield* refused(`Replay "${replayId}" is completed: there is nothing left to cancel`)
+    return yield* new Refused({ message: `Replay "${replayId}" is completed: there is nothing left to cancel` })
   return { replayId, state: "cancelled", made: found.made }
 })
-
-const refused = (message: string) => new Refused({ message })
 
 /** Pauses after a run without and with running replays. */
 const interval = Duration.seconds(1)

@@ -4,7 +4,7 @@ import { type EventType } from "../../../src/api/integrations/Events.ts"
 import { type ReplayFilter } from "../../../src/api/integrations/Replays.ts"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { firstIdAt } from "../../../src/platform/NewId.ts"
-import { start, step } from "../../../src/integrations/deliveries/Replays.ts"
+import { step } from "../../../src/integrations/deliveries/Replays.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { put } from "../../support/Rows.ts"
 import { layerOf, open } from "./Deliveries.support.ts"
@@ -78,7 +78,15 @@ layerOf({}, "api")("a replay", (it) => {
 
       const period = { since: new Date(epoch + since), until: new Date(epoch + until) }
       const replay = { projectId, id: "rpl", installationId: InstallationId.make("shop"), until: period.until }
-      yield* start(sql, { ...replay, ...period, eventTypes, filter, actor: "tester" })
+      yield* put(sql, "replays", {
+        project_id: projectId,
+        id: replay.id,
+        installation_id: replay.installationId,
+        ...period,
+        event_types: eventTypes,
+        status: filter,
+        position: firstIdAt("evt", period.since.getTime())
+      })
       for (let state = "running"; state === "running";) {
         // Two steps before the endpoint answers.
         for (let n = 0; n < 2; n++) yield* step(sql, replay, 2)

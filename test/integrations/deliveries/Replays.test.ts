@@ -174,7 +174,7 @@ layerOf()("a replay", (it) => {
     const range = ["--since", longAgo, "--until", farAway]
     for (const [args, words] of [
       [["replay", "--installation", "nobody", ...range], 'no webhook for installation "nobody"'],
-      [["replay", "--installation", "shop", "--since", farAway, "--until", farAway], "range is empty"],
+      [["replay", "--installation", "shop", "--since", farAway, "--until", farAway], "since must be before `until`"],
       [["cancel-replay", "--replay", "rpl_none"], 'no replay "rpl_none"']
     ] as const) {
       const { status: exit, stderr, stdout } = yield* shop.command(...args)
