@@ -48,9 +48,6 @@ export const href = (path: string, query: Readonly<Record<string, string | null 
 export const link = (path: string, query: Parameters<typeof href>[1], text: Cell): Html =>
   html`<a href="${href(path, query)}">${text}</a>`
 
-export const traceLink = (url: string | undefined): Html | undefined =>
-  url === undefined ? undefined : html`<a href="${url}" rel="noreferrer">Open the trace</a>`
-
 /**
  * The columns of a table, by name. Each makes a cell from a row. A column under `number` is aligned like numbers, though its
  * cells are links or values with a unit.

@@ -7,9 +7,9 @@ import { keyed } from "../platform/Pools.ts"
 import { lookupOne, type LookupStatement } from "../sql/Batches.ts"
 import { type Found, type RangeByAge, scanLimit } from "../operators/Search.ts"
 import { Settings } from "../platform/Settings.ts"
-import { spanOf } from "../telemetry/Spans.ts"
 import type { Session } from "../http/auth/OperatorSessions.ts"
 import {
+  action,
   type Columns,
   hiddenFields,
   href,
@@ -22,6 +22,7 @@ import {
   timeInput,
   timeSince
 } from "./Html.ts"
+import type { ActionName } from "../project/Actions.ts"
 import type { Kind } from "../project/History.ts"
 
 export const pageSize = 50
@@ -64,6 +65,13 @@ interface Parts {
   readonly project: Project
   readonly range: RangeByAge
   readonly time: Time
+  /** Makes the form of an action on a record of the project. */
+  readonly submit: (
+    name: ActionName,
+    record: Readonly<Record<string, string>>,
+    label: string,
+    fields?: ReadonlyArray<Html>
+  ) => Html
 }
 
 /** Makes a page for the project in the query. */
@@ -74,7 +82,10 @@ export const projectPage =
       const project = yield* projectOf(sql, request)
       const period = { since: yield* timeOf(request, "since"), until: yield* timeOf(request, "until") }
       const range = { after: textOf(request, "cursor"), limit: pageSize, ...period }
-      const page = yield* content({ sql, request, project, range, time: timeSince(request.session.now) })
+      const { csrf, now } = request.session
+      const submit: Parts["submit"] = (name, record, ...shown) =>
+        action(name, csrf, { project: project.id, ...record }, ...shown)
+      const page = yield* content({ sql, request, project, range, submit, time: timeSince(now) })
       return { ...page, project: project.id }
     })
 
@@ -129,15 +140,12 @@ export const recordOf = Effect.fnUntraced(function* <Row extends { readonly id: 
   return row ?? (yield* notFound(kind, id))
 })
 
-export const traceUrlOf = (traceparent: string) =>
-  Effect.map(Settings, ({ traceUrlTemplate }) =>
-    Option.getOrUndefined(
-      Option.map(
-        Option.all([traceUrlTemplate, Option.fromUndefinedOr(spanOf(traceparent))]),
-        ([template, { traceId }]) => template.replaceAll("{traceId}", traceId)
-      )
-    )
-  )
+/** A function that links to a trace; undefined without a trace, or without `TRACE_URL_TEMPLATE`. */
+export const traceLinks = Effect.map(Settings, ({ traceUrlTemplate }) => (traceId: string | undefined) => {
+  const template = Option.getOrUndefined(traceUrlTemplate)
+  if (template === undefined || traceId === undefined) return undefined
+  return html`<a href="${template.replaceAll("{traceId}", traceId)}" rel="noreferrer">Open the trace</a>`
+})
 
 const projectOf = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,

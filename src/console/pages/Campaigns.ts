@@ -4,7 +4,7 @@ import { campaignStatuses } from "../../api/campaigns/Commands.ts"
 import { listCampaigns, operationLabels, operationsOn } from "../../campaigns/CampaignControl.ts"
 import { details, type Listed, listFailed } from "../../campaigns/Campaigns.ts"
 import { plural } from "../../platform/Text.ts"
-import { action, badge, facts, html, idOf, input, link, progress, select, table } from "../Html.ts"
+import { badge, facts, html, idOf, input, link, progress, select, table } from "../Html.ts"
 import { choiceOf, historyLink, listOf, orNotFound, projectPage, recordLink, recordOf, textOf } from "../Page.ts"
 
 const path = "/console/campaigns"
@@ -51,7 +51,7 @@ const routeOf = (route: Listed["primaryRoute"]) =>
 
 export const campaign = projectPage(
   Effect.fnUntraced(function* (parts) {
-    const { project, request, time } = parts
+    const { project, submit, time } = parts
     const row = yield* recordOf(parts, details, "campaign")
     const { failed, pending, recipients, sent, skipped, unknown } = row.progress
     const of = { project: project.id, campaign: row.id }
@@ -72,9 +72,7 @@ export const campaign = projectPage(
           "Fallback route": routeOf(row.fallbackRoute)
         }),
         html`<div class="actions">
-          ${operationsOn(row).map((operation) =>
-            action(`campaign.${operation}`, request.session.csrf, of, operationLabels[operation])
-          )}
+          ${operationsOn(row).map((operation) => submit(`campaign.${operation}`, of, operationLabels[operation]))}
         </div>`,
         html`<h2>Recipients</h2>`,
         html`<p>${progressOf(row)}</p>`,

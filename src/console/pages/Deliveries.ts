@@ -6,22 +6,9 @@ import type { ProjectId } from "../../api/schema/Ids.ts"
 import { states } from "../../integrations/deliveries/States.ts"
 import { attemptsOf, type Delivery, details, type Details, find } from "../../integrations/deliveries/DeliveryList.ts"
 import { listProbes, type Probe } from "../../integrations/endpoints/WebhookList.ts"
-import {
-  action,
-  badge,
-  block,
-  type Columns,
-  facts,
-  html,
-  idOf,
-  input,
-  link,
-  select,
-  table,
-  type Time,
-  traceLink
-} from "../Html.ts"
-import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceUrlOf } from "../Page.ts"
+import { badge, block, type Columns, facts, html, idOf, input, link, select, table, type Time } from "../Html.ts"
+import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceLinks } from "../Page.ts"
+import { spanOf } from "../../telemetry/Spans.ts"
 import { headersOf } from "../../integrations/deliveries/Attempt.ts"
 
 const path = "/console/deliveries"
@@ -92,7 +79,7 @@ export const deliveries = projectPage(
 /** A delivery with its attempts, its last request and its event. */
 export const delivery = projectPage(
   Effect.fnUntraced(function* (parts) {
-    const { project, request, sql, time } = parts
+    const { project, sql, submit, time } = parts
     const row = yield* recordOf(parts, details, "delivery")
     const probes = yield* probesOf(sql, project.id, [row])
     const attempts = attemptsOf(row)
@@ -111,11 +98,9 @@ export const delivery = projectPage(
           "Replayed by": recordLink("delivery", project.id, row.replayedBy) ?? undefined,
           "Replay of": recordLink("delivery", project.id, row.replayOf) ?? undefined,
           History: historyLink("delivery", { projectId: project.id, id: row.id }),
-          Trace: traceLink(yield* traceUrlOf(row.traceparent))
+          Trace: (yield* traceLinks)(spanOf(row.traceparent)?.traceId)
         }),
-        ...(row.status === "dead"
-          ? [action("delivery.retry", request.session.csrf, { ...of, delivery: row.id }, "Retry this delivery")]
-          : []),
+        ...(row.status === "dead" ? [submit("delivery.retry", { delivery: row.id }, "Retry this delivery")] : []),
         html`<h2>Attempts</h2>`,
         table(
           "Attempts, oldest first",

@@ -1,9 +1,8 @@
 /** The audit of a project, the search for records, and the history of a record, an event, a command, a request or a trace: who has changed what, and which events were sent to whom. */
-import { Effect, Option } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { type Command, find, historyOf, kindNames, maxFound, maxProjects, maxShown } from "../../project/History.ts"
-import { Settings } from "../../platform/Settings.ts"
-import { block, type Cell, type Columns, facts, html, idOf, link, table, type Time, traceLink } from "../Html.ts"
+import { block, type Cell, type Columns, facts, html, idOf, link, table, type Time } from "../Html.ts"
 import {
   choiceOf,
   listOf,
@@ -13,7 +12,8 @@ import {
   projectPage,
   recordLink,
   recordPage,
-  textOf
+  textOf,
+  traceLinks
 } from "../Page.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
 import { type Entry, listActions } from "../../operators/Audit.ts"
@@ -24,7 +24,7 @@ export const history = projectPage(
     const id = textOf(request, "id") ?? ""
     const record = (yield* find(sql, project, id)).find((found) => found.kind === kind && found.id === id)
     if (kind === null || record === undefined) return yield* notFound(kind ?? "record", id)
-    const { traceUrlTemplate } = yield* Settings
+    const traceLink = yield* traceLinks
     const { actions, commands, deliveries, events } = yield* Effect.provideService(
       historyOf(project, { kind, id }),
       SqlClient.SqlClient,
@@ -39,10 +39,7 @@ export const history = projectPage(
       "API key": ({ keyId, keyName }) => (keyId === null ? null : html`${keyName} ${idOf(keyId)}`),
       "Idempotency key": ({ idempotencyKey }) => recordLink("command", project, idempotencyKey),
       Request: ({ requestId }) => recordLink("request", project, requestId),
-      Trace: ({ traceId }) =>
-        traceId === null
-          ? null
-          : (traceLink(Option.getOrUndefined(traceUrlTemplate)?.replaceAll("{traceId}", traceId)) ?? idOf(traceId))
+      Trace: ({ traceId }) => traceLink(traceId ?? undefined) ?? idOf(traceId)
     }
     return {
       title: `${kind.charAt(0).toUpperCase()}${kind.slice(1)} ${id}`,

@@ -2,8 +2,9 @@
 import { Effect } from "effect"
 import { details, find, messageFilters } from "../../messaging/Messages.ts"
 import { scanLimit } from "../../operators/Search.ts"
-import { action, badge, facts, html, idOf, input, link, select, table, traceLink } from "../Html.ts"
-import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceUrlOf } from "../Page.ts"
+import { spanOf } from "../../telemetry/Spans.ts"
+import { badge, facts, html, idOf, input, link, select, table } from "../Html.ts"
+import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceLinks } from "../Page.ts"
 
 const path = "/console/messages"
 
@@ -59,10 +60,9 @@ const failedOfCampaign = (project: string, campaign: string) =>
 
 export const message = projectPage(
   Effect.fnUntraced(function* (parts) {
-    const { project, request, time } = parts
+    const { project, submit, time } = parts
     const row = yield* recordOf(parts, details, "message")
-    const settle = (as: "sent" | "failed") =>
-      action("message.settle", request.session.csrf, { project: project.id, message: row.id, as }, `Settle as ${as}`)
+    const settle = (as: "sent" | "failed") => submit("message.settle", { message: row.id, as }, `Settle as ${as}`)
     return {
       title: `Message ${row.id}`,
       body: [
@@ -75,7 +75,7 @@ export const message = projectPage(
           Created: time(row.createdAt),
           Changed: time(row.updatedAt),
           History: historyLink("message", { projectId: project.id, id: row.id }),
-          Trace: traceLink(yield* traceUrlOf(row.traceparent))
+          Trace: (yield* traceLinks)(spanOf(row.traceparent)?.traceId)
         }),
         html`<p>
           ${
@@ -85,7 +85,7 @@ export const message = projectPage(
           }
         </p>`,
         html`<div class="actions">
-          ${action("message.show", request.session.csrf, { project: project.id, message: row.id }, "Show address and text")}
+          ${submit("message.show", { message: row.id }, "Show address and text")}
           ${row.deliveryStatus === "unknown" ? html`${settle("sent")} ${settle("failed")}` : ""}
         </div>`,
         html`<h2>Attempts</h2>`,

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { selectList } from "../../sql/Columns.ts"
 import { pageOf } from "../../operators/Search.ts"
-import { action, badge, countOf, html, idOf, input, timeSince } from "../Html.ts"
+import { badge, countOf, html, idOf, input, timeSince } from "../Html.ts"
 import { listOf, orNotFound, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
 import { progressOf, type State } from "../../platform/Moves.ts"
 import { attemptCharts } from "../Charts.ts"
@@ -75,9 +75,8 @@ export const project = projectPage(
 )
 
 export const keys = projectPage(
-  Effect.fnUntraced(function* ({ project, range, request, time }) {
+  Effect.fnUntraced(function* ({ project, range, request, submit, time }) {
     const service = yield* ApiKeys
-    const { csrf } = request.session
     return listOf(request, {
       title: `API keys of ${project.name}`,
       caption: "Keys, newest first",
@@ -87,8 +86,7 @@ export const keys = projectPage(
         Key: ({ keyId }) => idOf(keyId),
         Name: ({ name }) => name,
         State: (key) => badge(stateOf(key, request.session.now)),
-        Action: ({ keyId: key, revokedAt }) =>
-          revokedAt === null ? action("key.revoke", csrf, { project: project.id, key }, "Revoke") : null,
+        Action: ({ keyId: key, revokedAt }) => (revokedAt === null ? submit("key.revoke", { key }, "Revoke") : null),
         "Last used": ({ lastUsedAt }) => time(lastUsedAt) ?? "never",
         Expires: ({ expiresAt }) => time(expiresAt),
         Created: ({ createdAt }) => time(createdAt),

@@ -5,21 +5,7 @@ import { states } from "../../integrations/deliveries/States.ts"
 import { find } from "../../integrations/deliveries/DeliveryList.ts"
 import { replayFilters } from "../../api/integrations/Replays.ts"
 import { details, list } from "../../integrations/endpoints/WebhookList.ts"
-import {
-  action,
-  badge,
-  block,
-  countOf,
-  facts,
-  failureOf,
-  html,
-  idOf,
-  input,
-  link,
-  select,
-  table,
-  timeInput
-} from "../Html.ts"
+import { badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table, timeInput } from "../Html.ts"
 import { historyLink, listOf, orNotFound, pageSize, projectPage, recordLink, recordOf, textOf } from "../Page.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
 import { listReplays } from "../../integrations/deliveries/Replays.ts"
@@ -45,12 +31,11 @@ const meanings = {
 
 export const webhook = projectPage(
   Effect.fnUntraced(function* (parts) {
-    const { project, request, sql, time } = parts
+    const { project, sql, submit, time } = parts
     const row = yield* recordOf(parts, details, "webhook for installation", "installation")
     const filter = { installationId: row.installationId, status: null, type: null, answer: null }
     const found = yield* find(sql, project.id, filter, { after: null, limit: latest })
     const of = { project: project.id, installation: row.installationId }
-    const { csrf } = request.session
     return {
       title: `Webhook of ${row.name}`,
       body: [
@@ -96,11 +81,11 @@ export const webhook = projectPage(
         ),
         html`<h2>Actions</h2>`,
         html`<div class="actions">
-          ${action("webhook.test", csrf, of, "Send a test event")}
-          ${row.enabled ? action("webhook.disable", csrf, of, "Disable") : action("webhook.enable", csrf, of, "Enable")}
+          ${submit("webhook.test", of, "Send a test event")}
+          ${row.enabled ? submit("webhook.disable", of, "Disable") : submit("webhook.enable", of, "Enable")}
         </div>`,
         html`<h2>Replay</h2>`,
-        action("replay.start", csrf, of, "Continue", [
+        submit("replay.start", of, "Continue", [
           timeInput("Events since", "since", null),
           timeInput("and before", "until", null),
           select("State", "status", replayFilters, "dead", ""),
@@ -123,13 +108,11 @@ export const webhook = projectPage(
 
 /** The replays of a project: their progress, and what delays them. */
 export const replays = projectPage(
-  Effect.fnUntraced(function* ({ project, range, request, sql, time }) {
+  Effect.fnUntraced(function* ({ project, range, request, sql, submit, time }) {
     const installation = textOf(request, "installation")
     const found = yield* orNotFound(listReplays(project.id, { ...range, installationId: installation }))
     const ids = found.items.filter(({ state }) => state === "running").map(({ installationId }) => installationId)
     const webhooks = yield* list(sql, project.id, sql`webhooks.installation_id = ANY(${ids}::text[])`, pageSize)
-    const of = { project: project.id }
-    const { csrf } = request.session
     return listOf(request, {
       range,
       filter: [input("Installation", "installation", installation)],
@@ -141,8 +124,7 @@ export const replays = projectPage(
         Replay: ({ replayId }) => idOf(replayId),
         Installation: ({ installationId: id }) => recordLink("installation", project.id, id),
         State: ({ replayId, state }) =>
-          html`${badge(state)}
-          ${state === "running" ? action("replay.cancel", csrf, { ...of, replay: replayId }, "Cancel") : ""}`,
+          html`${badge(state)} ${state === "running" ? submit("replay.cancel", { replay: replayId }, "Cancel") : ""}`,
         Made: ({ made }) => String(made),
         Endpoint: ({ installationId, state }) => {
           const webhook = webhooks.find((webhook) => webhook.installationId === installationId)
