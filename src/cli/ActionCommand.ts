@@ -10,7 +10,7 @@ import { type Action, newOnce } from "../project/Action.ts"
 import { actions } from "../project/Actions.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
-import { answer, CommandFailed, confirm, isOnTerminal } from "./Output.ts"
+import { answer, CommandFailed, confirm, described, isOnTerminal } from "./Output.ts"
 
 /** Mutations on the connection of a command. */
 export const mutations = Layer.effect(
@@ -72,10 +72,7 @@ const actionCommand = (name: string, { asks, description = "", fields, on }: Act
       yield* answer(json, document, `${title}. ${message}${shown.join("")}`)
       if (isFailure === true) return yield* new CommandFailed({ message: title })
     }, onServices)
-  ).pipe(
-    Command.withDescription(description),
-    Command.withExamples(({ commandPath }) => [{ command: [...commandPath, "--project demo", ...given].join(" ") }])
-  )
+  ).pipe(described(description, { [["--project demo", ...given].join(" ")]: "" }))
 }
 
 /** Returns the commands of the actions whose paths begin with `group`. */

@@ -12,12 +12,29 @@ import {
   Stdio,
   Stream
 } from "effect"
-import { CliOutput } from "effect/cli"
+import { CliOutput, Command } from "effect/cli"
 import { withEscapes, withoutInvisible } from "../platform/Text.ts"
 import { randomBytes } from "node:crypto"
 
 /** The beginning of a command line, in usage and examples. */
 export const cli = "npm run --silent cli --"
+
+/**
+ * Describes a command. `examples` has what is described by the arguments of an example, before which the variables of its environment
+ * may stand.
+ */
+export const described =
+  (description: string, examples: Readonly<Record<string, string>>) =>
+  <const Name extends string, Input, Context, E, R>(command: Command.Command<Name, Input, Context, E, R>) =>
+    command.pipe(
+      Command.withDescription(description),
+      Command.withExamples(({ commandPath }) =>
+        Object.entries(examples).map(([line, description]) => {
+          const [, variables = "", args = ""] = /^((?:[A-Z_]+=\S+ ?)*)(.*)$/.exec(line) ?? []
+          return { command: `${variables.trim()} ${commandPath.join(" ")} ${args}`.trim(), description }
+        })
+      )
+    )
 
 /** A command failed for the reason in the message. */
 export class CommandFailed extends Data.TaggedError("CommandFailed")<{ readonly message: string }> {}

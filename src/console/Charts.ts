@@ -85,20 +85,14 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
   return html`<div class="charts">
       ${figure(
         `Attempts: ${grouped(delivered)} delivered, ${grouped(failed)} failed`,
-        [
-          ["bar", "delivered"],
-          ["lost", "failed"]
-        ],
+        { bar: "delivered", lost: "failed" },
         [axes(x, attempts, grouped), bars]
       )}
-      ${figure(
-        "Duration of attempts",
-        [
-          ["line", "median"],
-          ["high", "95th percentile"]
-        ],
-        [axes(x, millis, shownMillis), curve("line", "p50"), curve("high", "p95")]
-      )}
+      ${figure("Duration of attempts", { line: "median", high: "95th percentile" }, [
+        axes(x, millis, shownMillis),
+        curve("line", "p50"),
+        curve("high", "p95")
+      ])}
     </div>
     <details>
       <summary>The same as numbers</summary>
@@ -127,14 +121,15 @@ const clock = (at: Date) => at.toISOString().slice(0, 16).replace("T", " ")
 
 const figure = (
   name: string,
-  legend: ReadonlyArray<readonly [tone: string, name: string]>,
+  /** The names by the tones of the curves. */
+  legend: Readonly<Record<string, string>>,
   content: ReadonlyArray<Html | ReadonlyArray<Html>>
 ) =>
   html`<figure>
     <figcaption>
       ${name}
       <span class="legend"
-        >${legend.map(([tone, name]) => html`<span><span class="key ${tone}"></span> ${name}</span> `)}</span
+        >${Object.entries(legend).map(([tone, name]) => html`<span><span class="key ${tone}"></span> ${name}</span> `)}</span
       >
     </figcaption>
     <svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}">${content}</svg>

@@ -156,18 +156,12 @@ export const idOf = (id: string | null): Cell => {
   return html`<code title="${id}">${shown}</code>`
 }
 
-const units = [
-  ["day", 86_400],
-  ["hour", 3_600],
-  ["minute", 60],
-  ["second", 1]
-] as const
+const units = { day: 86_400, hour: 3_600, minute: 60 }
 
 /** A duration in its largest whole unit. */
 export const duration = (seconds: number): string => {
-  const [unit, length] = units.find(([, length]) => seconds >= length) ?? units[3]
-  const count = Math.floor(seconds / length)
-  return plural(count, unit, `${unit}s`)
+  const [unit, length] = Object.entries(units).find(([, length]) => seconds >= length) ?? ["second", 1]
+  return plural(Math.floor(seconds / length), unit, `${unit}s`)
 }
 
 /** Returns a function that shows a time relative to `now` (milliseconds), with the exact time in UTC beside it. */

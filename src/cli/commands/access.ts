@@ -16,7 +16,7 @@ import { stateOf } from "../../http/auth/EndingKeys.ts"
 import { Operator, recordKeyAction } from "../../operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { answer, answerPage, cli, CommandFailed } from "../Output.ts"
+import { answer, answerPage, CommandFailed, described } from "../Output.ts"
 import { adminUrl, read } from "../../http/edge/AdminAddress.ts"
 import { issue as issueLinks, signInPath } from "../../http/auth/OperatorSessions.ts"
 import { Settings } from "../../platform/Settings.ts"
@@ -57,14 +57,10 @@ const issue = Command.make(
     yield* answer(json, document(key), shown(key))
   }, onKeys)
 ).pipe(
-  Command.withDescription("Issue a key and show its token, which is not shown again"),
-  Command.withExamples([
-    { command: `${cli} token issue --project demo --name ci --scope all`, description: "A key with all eleven scopes" },
-    {
-      command: `${cli} token issue --project demo --name reader --scope crm.clients.read --expires-in 30d`,
-      description: "A key that reads, for a month"
-    }
-  ])
+  described("Issue a key and show its token, which is not shown again", {
+    "--project demo --name ci --scope all": "A key with all eleven scopes",
+    "--project demo --name reader --scope crm.clients.read --expires-in 30d": "A key that reads, for a month"
+  })
 )
 
 const list = Command.make(
@@ -78,8 +74,9 @@ const list = Command.make(
     yield* answerPage(json, { ...page, items }, "keys", { columnsOf })
   }, onKeys)
 ).pipe(
-  Command.withDescription("List the keys of a project, the newest first; a key that ends within 14 days is `ending`"),
-  Command.withExamples([{ command: `${cli} token list --project demo --json` }])
+  described("List the keys of a project, the newest first; a key that ends within 14 days is `ending`", {
+    "--project demo --json": ""
+  })
 )
 
 const key = Flag.String("key").pipe(
@@ -96,10 +93,7 @@ const revoke = Command.make(
     yield* recordKeyAction("key.revoke", revoked.keyId)
     yield* answer(json, revoked, `Key ${revoked.keyId} is revoked since ${revoked.revokedAt.toISOString()}`)
   }, onKeys)
-).pipe(
-  Command.withDescription("Revoke a key: its token is refused from the next second on"),
-  Command.withExamples([{ command: `${cli} token revoke --key 4fGh8Kp2LmQx` }])
-)
+).pipe(described("Revoke a key: its token is refused from the next second on", { "--key 4fGh8Kp2LmQx": "" }))
 
 const rotate = Command.make(
   "rotate",
@@ -120,13 +114,10 @@ const rotate = Command.make(
     yield* answer(json, document(renewed), `${shown(renewed)}\n${note}`)
   }, onKeys)
 ).pipe(
-  Command.withDescription(
-    "Issue a new key with the rights and lifetime of an old key, which ends after the grace period"
-  ),
-  Command.withExamples([
-    { command: `${cli} token rotate --key 4fGh8Kp2LmQx` },
-    { command: `${cli} token rotate --key 4fGh8Kp2LmQx --grace 1m`, description: "End the old key in a minute" }
-  ])
+  described("Issue a new key with the rights and lifetime of an old key, which ends after the grace period", {
+    "--key 4fGh8Kp2LmQx": "",
+    "--key 4fGh8Kp2LmQx --grace 1m": "End the old key in a minute"
+  })
 )
 
 export const token = Command.make("token").pipe(
@@ -193,7 +184,4 @@ export const consoleLink = Command.make(
       yield* answer(json, { url, expiresAt }, `${url}\n\nThe link works once, until ${expiresAt.toISOString()}.`)
     }
   }, onMigratedDatabase)
-).pipe(
-  Command.withDescription("Print a link to the console on the admin port. It works once, within 10 minutes"),
-  Command.withExamples([{ command: `${cli} console` }])
-)
+).pipe(described("Print a link to the console on the admin port. It works once, within 10 minutes", { "": "" }))

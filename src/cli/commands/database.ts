@@ -8,7 +8,7 @@ import { newOnce } from "../../project/Action.ts"
 import { mutations } from "../ActionCommand.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase, onNewDatabase } from "../OnDatabase.ts"
-import { answer, cli, CommandFailed, withProgress } from "../Output.ts"
+import { answer, CommandFailed, described, withProgress } from "../Output.ts"
 import { recordServiceAction } from "../../operators/Audit.ts"
 import { reseal as resealValues } from "../../secrets/SealedValues.ts"
 import { SecretBox } from "../../secrets/SecretBox.ts"
@@ -50,15 +50,11 @@ export const migrate = Command.make(
     )
   })
 ).pipe(
-  Command.withDescription("Apply the pending migrations"),
-  Command.withExamples([
-    { command: `${cli} migrate` },
-    { command: `${cli} migrate --restored`, description: "After a restore, before a worker starts" },
-    {
-      command: `DATABASE_URL=postgres://… SECRET_KEY=… ${cli} migrate`,
-      description: "Before a new version with MIGRATE_ON_START=false"
-    }
-  ])
+  described("Apply the pending migrations", {
+    "": "",
+    "--restored": "After a restore, before a worker starts",
+    "DATABASE_URL=postgres://… SECRET_KEY=…": "Before a new version with MIGRATE_ON_START=false"
+  })
 )
 
 const shown = 10
@@ -88,15 +84,10 @@ const reseal = Command.make(
     yield* answer(json, { resealed, failed: failed.length }, text.join("\n"))
   })
 ).pipe(
-  Command.withDescription(
-    "Seal anew with SECRET_KEY the secrets that keys of SECRET_KEY_PREVIOUS have sealed. Safe to repeat, and while the service runs"
-  ),
-  Command.withExamples([
-    {
-      command: `SECRET_KEY=$NEW SECRET_KEY_PREVIOUS=$OLD ${cli} secrets reseal`,
-      description: "After every process seals with the new key"
-    }
-  ])
+  described(
+    "Seal anew with SECRET_KEY the secrets that keys of SECRET_KEY_PREVIOUS have sealed. Safe to repeat, and while the service runs",
+    { "SECRET_KEY=$NEW SECRET_KEY_PREVIOUS=$OLD": "After every process seals with the new key" }
+  )
 )
 
 export const secrets = Command.make("secrets").pipe(
@@ -123,10 +114,9 @@ const map = Command.make(
     if (json || lines.length > 0) yield* answer(json, { items }, lines.join("\n"))
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription(
-    "Print the lines of the router's map for this cell: the keys that live here and do not begin with CELL"
-  ),
-  Command.withExamples([{ command: `CELL=02 ${cli} cells map`, description: "As deploy/cells/cells.map has them" }])
+  described("Print the lines of the router's map for this cell: the keys that live here and do not begin with CELL", {
+    "CELL=02": "As deploy/cells/cells.map has them"
+  })
 )
 
 export const cells = Command.make("cells").pipe(

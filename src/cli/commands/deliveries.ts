@@ -9,7 +9,7 @@ import { states } from "../../integrations/deliveries/States.ts"
 import { actionCommands } from "../ActionCommand.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { answer, answerPage, cli, tableOf } from "../Output.ts"
+import { answer, answerPage, described, tableOf } from "../Output.ts"
 import { itemOf as webhookOf } from "../../integrations/endpoints/WebhookList.ts"
 import { listWebhooks } from "../../integrations/WebhookControl.ts"
 
@@ -36,10 +36,7 @@ const list = Command.make(
     yield* answerPage(json, yield* listDeliveries(yield* Flags.projectId(project), filter), "deliveries", { itemOf })
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription("List the deliveries of a project, the newest first"),
-  Command.withExamples([
-    { command: `${cli} deliveries list --project demo --status dead`, description: "Dead deliveries" }
-  ])
+  described("List the deliveries of a project, the newest first", { "--project demo --status dead": "Dead deliveries" })
 )
 
 const delivery = Flags.id("delivery", "The delivery's id (required)")
@@ -57,10 +54,9 @@ const show = Command.make(
     yield* answer(json, { ...item, attemptLog: attempts }, `${tableOf([item])}\n\n${log}`)
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription("Show a delivery and its attempts"),
-  Command.withExamples([
-    { command: `${cli} deliveries show --project demo --delivery dlv_0193f0cbd4e57f70819203a4b5c6d7e8` }
-  ])
+  described("Show a delivery and its attempts", {
+    "--project demo --delivery dlv_0193f0cbd4e57f70819203a4b5c6d7e8": ""
+  })
 )
 
 const replays = Command.make(
@@ -74,10 +70,7 @@ const replays = Command.make(
   Effect.fn(function* ({ json, project, ...filter }) {
     yield* answerPage(json, yield* listReplays(yield* Flags.projectId(project), filter), "replays")
   }, onMigratedDatabase)
-).pipe(
-  Command.withDescription("List the replays of a project, the newest first"),
-  Command.withExamples([{ command: `${cli} deliveries replays --project demo` }])
-)
+).pipe(described("List the replays of a project, the newest first", { "--project demo": "" }))
 
 export const deliveries = Command.make("deliveries").pipe(
   Command.withDescription("List, show, retry and replay the deliveries of a project"),
@@ -91,10 +84,7 @@ const listOfWebhooks = Command.make(
     const page = yield* listWebhooks(yield* Flags.projectId(project), filter)
     yield* answerPage(json, page, "webhooks", { itemOf: webhookOf, flag: "--after" })
   }, onMigratedDatabase)
-).pipe(
-  Command.withDescription("List the webhooks of a project with their health"),
-  Command.withExamples([{ command: `${cli} webhooks list --project demo` }])
-)
+).pipe(described("List the webhooks of a project with their health", { "--project demo": "" }))
 
 export const webhooks = Command.make("webhooks").pipe(
   Command.withDescription("List, test, enable and disable the webhooks of a project"),

@@ -8,7 +8,7 @@ import { failure, type Finding, type Judgement, ok, skipped } from "./doctor/Che
 import * as Work from "./doctor/Work.ts"
 import * as Flags from "../Flags.ts"
 import { onDatabase } from "../OnDatabase.ts"
-import { answer, cli, CommandFailed, oneLine, withProgress } from "../Output.ts"
+import { answer, CommandFailed, described, oneLine, withProgress } from "../Output.ts"
 
 const settings = Settings.pipe(
   Effect.as(ok("every variable is well formed")),
@@ -62,13 +62,13 @@ export const doctor = Command.make(
     if (checks.length > 0) return yield* new CommandFailed({ message: `Not in order: ${checks.join(", ")}` })
   })
 ).pipe(
-  Command.withDescription(
-    "Check settings, database, migrations, clock, keys, workers, what waits, keys that end soon, Redis and telemetry, and advise what to do. Exit status 1 if a check fails"
-  ),
-  Command.withExamples([
-    { command: `${cli} doctor` },
-    { command: `DATABASE_URL=postgres://… SECRET_KEY=… ${cli} doctor --json`, description: "For a script" }
-  ])
+  described(
+    "Check settings, database, migrations, clock, keys, workers, what waits, keys that end soon, Redis and telemetry, and advise what to do. Exit status 1 if a check fails",
+    {
+      "": "",
+      "DATABASE_URL=postgres://… SECRET_KEY=… --json": "For a script"
+    }
+  )
 )
 
 const lines = ({ advice, check, detail, status }: Finding) =>

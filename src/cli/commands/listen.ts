@@ -13,7 +13,7 @@ import {
 import { createServer } from "node:http"
 import { url } from "../../platform/Settings/Formats.ts"
 import * as Flags from "../Flags.ts"
-import { cli, CommandFailed, oneLine } from "../Output.ts"
+import { CommandFailed, described, oneLine } from "../Output.ts"
 import { signalled } from "../Runner.ts"
 import { verifyWebhook } from "../../client/Webhooks.ts"
 import { redactSecrets, withEscapes } from "../../platform/Text.ts"
@@ -89,17 +89,15 @@ export const listen = Command.make(
     ])
   )
 ).pipe(
-  Command.withDescription(
-    "Receive webhooks on this machine and show them, until SIGINT. Attempts are counted from the start of this command"
-  ),
-  Command.withExamples([
-    { command: `${cli} listen`, description: "Use the printed URL as the endpointUrl of a webhook" },
+  described(
+    "Receive webhooks on this machine and show them, until SIGINT. Attempts are counted from the start of this command",
     {
-      command: `${cli} listen --port 8080 --secret "$SECRET" --forward-to http://127.0.0.1:4000/hooks`,
-      description: "Verify deliveries, and send them on to your program"
-    },
-    { command: `${cli} listen --fail 2`, description: "See the retries of the first two deliveries" }
-  ])
+      "": "Use the printed URL as the endpointUrl of a webhook",
+      '--port 8080 --secret "$SECRET" --forward-to http://127.0.0.1:4000/hooks':
+        "Verify deliveries, and send them on to your program",
+      "--fail 2": "See the retries of the first two deliveries"
+    }
+  )
 )
 
 const maxBodySize = ByteSize.mebibytes(1)

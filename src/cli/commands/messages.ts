@@ -9,7 +9,7 @@ import { listMessages } from "../../messaging/Messages.ts"
 import { actionCommands } from "../ActionCommand.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { answerPage, cli } from "../Output.ts"
+import { answerPage, described } from "../Output.ts"
 
 const listOfMessages = Command.make(
   "list",
@@ -29,10 +29,9 @@ const listOfMessages = Command.make(
     })
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription("List the messages of a project, the newest first"),
-  Command.withExamples([
-    { command: `${cli} messages list --project demo --status unknown`, description: "Messages that wait to be settled" }
-  ])
+  described("List the messages of a project, the newest first", {
+    "--project demo --status unknown": "Messages that wait to be settled"
+  })
 )
 
 export const messages = Command.make("messages").pipe(
@@ -57,8 +56,9 @@ const listOfCampaigns = Command.make(
     yield* answerPage(json, yield* listCampaigns(yield* Flags.projectId(project), filter), "campaigns", { itemOf })
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription("List the campaigns of a project with their progress, the newest first"),
-  Command.withExamples([{ command: `${cli} campaigns list --project demo --status running` }])
+  described("List the campaigns of a project with their progress, the newest first", {
+    "--project demo --status running": ""
+  })
 )
 
 export const campaigns = Command.make("campaigns").pipe(

@@ -17,7 +17,17 @@ import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../service/StoredData.ts"
 import * as Flags from "../Flags.ts"
 import { migrated, onMigratedDatabase, onNewDatabase } from "../OnDatabase.ts"
-import { answer, answerPage, cli, CommandFailed, tableOf, whyOf, withProgress, writeDocument } from "../Output.ts"
+import {
+  answer,
+  answerPage,
+  cli,
+  CommandFailed,
+  described,
+  tableOf,
+  whyOf,
+  withProgress,
+  writeDocument
+} from "../Output.ts"
 import { SqlClient } from "effect/sql"
 import { selectList } from "../../sql/Columns.ts"
 
@@ -40,13 +50,10 @@ const apply = Command.make(
     yield* answer(json, report, summary(report))
   })
 ).pipe(
-  Command.withDescription(
-    "Create or update a project and its records. If anything in the file is wrong, nothing is written"
-  ),
-  Command.withExamples([
-    { command: `${cli} project apply acme.json` },
-    { command: `${cli} project apply - < acme.json`, description: "Read from standard input" }
-  ])
+  described("Create or update a project and its records. If anything in the file is wrong, nothing is written", {
+    "acme.json": "",
+    "- < acme.json": "Read from standard input"
+  })
 )
 
 const list = Command.make(
@@ -56,7 +63,7 @@ const list = Command.make(
     const page = yield* listProjects(range)
     yield* answerPage(json, page, "projects", { flag: "--after" })
   }, onMigratedDatabase)
-).pipe(Command.withDescription("List all projects by id"), Command.withExamples([{ command: `${cli} project list` }]))
+).pipe(described("List all projects by id", { "": "" }))
 
 const exportCommand = Command.make(
   "export",
@@ -80,21 +87,18 @@ const exportCommand = Command.make(
     if (Option.isSome(output) && report !== undefined) yield* answer(json, report, exportReport(output.value, report))
   })
 ).pipe(
-  Command.withDescription(
-    "Write a project as a project file: its state at one moment, without the secrets of its channels. The project stays in use"
-  ),
-  Command.withExamples([
-    { command: `${cli} project export --project acme --output acme.json` },
-    { command: `${cli} project export --project acme | gzip > acme.json.gz`, description: "Write to standard output" }
-  ])
+  described(
+    "Write a project as a project file: its state at one moment, without the secrets of its channels. The project stays in use",
+    {
+      "--project acme --output acme.json": "",
+      "--project acme | gzip > acme.json.gz": "Write to standard output"
+    }
+  )
 )
 
 const schema = Command.make("schema", { json: Flags.json }, () =>
   Console.log(JSON.stringify(jsonSchema, null, 2))
-).pipe(
-  Command.withDescription("Print the JSON Schema of the project file"),
-  Command.withExamples([{ command: `${cli} project schema > project.schema.json` }])
-)
+).pipe(described("Print the JSON Schema of the project file", { "> project.schema.json": "" }))
 
 const remove = Command.make(
   "delete",
@@ -116,10 +120,10 @@ const remove = Command.make(
     yield* answer(json, removal, `Project ${project} is deleted.\n\n${tableOf(tables)}`)
   })
 ).pipe(
-  Command.withDescription(
-    "Delete a project with all its records: its tokens are refused at once, its rows are deleted in batches. Run it again if it was interrupted"
-  ),
-  Command.withExamples([{ command: `${cli} project delete --project acme --confirm acme` }])
+  described(
+    "Delete a project with all its records: its tokens are refused at once, its rows are deleted in batches. Run it again if it was interrupted",
+    { "--project acme --confirm acme": "" }
+  )
 )
 
 /** A flag or an environment variable: the list of processes would show the password in a URL that is given as a flag. */
@@ -176,16 +180,13 @@ const moveCommand = Command.make(
     (effect) => Effect.provide(effect, SecretBox.layerOfSettings).pipe(onMigratedDatabase)
   )
 ).pipe(
-  Command.withDescription(
-    "Move a project to the database of another cell while it is in use. Run it again after a crash, and once the router leads to the other cell"
-  ),
-  Command.withExamples([
-    { command: `MOVE_TO=postgres://…/cell_02 ${cli} project move --project acme` },
+  described(
+    "Move a project to the database of another cell while it is in use. Run it again after a crash, and once the router leads to the other cell",
     {
-      command: `MOVE_TO=postgres://…/cell_02 ${cli} project move --project acme --abort`,
-      description: "Before the switch"
+      "MOVE_TO=postgres://…/cell_02 --project acme": "",
+      "MOVE_TO=postgres://…/cell_02 --project acme --abort": "Before the switch"
     }
-  ])
+  )
 )
 
 const afterMove = ({ fencedMs, projectId, rows, state }: Moves.Moved) => {

@@ -6,7 +6,7 @@ import { type Entry, listActions, listServiceActions, recordDone } from "../../o
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { find as findIn, historyOf } from "../../project/History.ts"
-import { answer, answerPage, cli, tableOf } from "../Output.ts"
+import { answer, answerPage, described, tableOf } from "../Output.ts"
 import { itemOf } from "./deliveries.ts"
 import { taskFields } from "../../api/integrations/Events.ts"
 import { ClientId, DealId, type ProjectId, TaskId } from "../../api/schema/Ids.ts"
@@ -27,10 +27,9 @@ const list = Command.make(
     yield* answerPage(json, found, "actions", { itemOf: entryOf })
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription(
-    "List the actions of operators in a project, or those that concern all projects, the newest first"
-  ),
-  Command.withExamples([{ command: `${cli} audit list --project demo` }])
+  described("List the actions of operators in a project, or those that concern all projects, the newest first", {
+    "--project demo": ""
+  })
 )
 
 const entryOf = ({ action, actor, at, detail, target }: Entry) => ({ at, actor, action, target, detail })
@@ -68,10 +67,10 @@ export const find = Command.make(
     yield* answer(json, { items, next: null, ...history }, tables.join("\n\n"))
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription(
-    "Find records, requests, traces and idempotency keys by an id or its beginning; of a single one, the commands with their API keys, the events and the deliveries"
-  ),
-  Command.withExamples([{ command: `${cli} find dlv_0193f0cbd4e57f70819203a4b5c6d7e8` }])
+  described(
+    "Find records, requests, traces and idempotency keys by an id or its beginning; of a single one, the commands with their API keys, the events and the deliveries",
+    { dlv_0193f0cbd4e57f70819203a4b5c6d7e8: "" }
+  )
 )
 
 const create = Command.make(
@@ -104,10 +103,9 @@ const create = Command.make(
     yield* answer(json, { taskId }, `Task ${taskId} is created`)
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription("Create a task and emit crm.task.created.v1"),
-  Command.withExamples([
-    { command: `${cli} task create --project demo --title "Call back" --client cli_mara --due 2026-12-01T09:00:00Z` }
-  ])
+  described("Create a task and emit crm.task.created.v1", {
+    '--project demo --title "Call back" --client cli_mara --due 2026-12-01T09:00:00Z': ""
+  })
 )
 
 const complete = Command.make(
@@ -125,10 +123,9 @@ const complete = Command.make(
     yield* answer(json, { taskId }, `Task ${taskId} is completed`)
   }, onMigratedDatabase)
 ).pipe(
-  Command.withDescription("Complete a task and emit crm.task.completed.v1"),
-  Command.withExamples([
-    { command: `${cli} task complete --project demo --task task_0193f0c8a1b27c4d9e5f60718293a4b5` }
-  ])
+  described("Complete a task and emit crm.task.completed.v1", {
+    "--project demo --task task_0193f0c8a1b27c4d9e5f60718293a4b5": ""
+  })
 )
 
 export const task = Command.make("task").pipe(
