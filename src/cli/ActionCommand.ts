@@ -57,7 +57,7 @@ const actionCommand = (name: string, { asks, description = "", fields, on }: Act
   const given = fields.flatMap(({ name }) => (examples[name] === undefined ? [] : [`--${name} ${examples[name]}`]))
   return Command.make(
     name,
-    { json: Flags.json, project: Flags.project, texts: flags, confirmation: asks ? confirmation : {} },
+    { ...Flags.ofProject, texts: flags, confirmation: asks ? confirmation : {} },
     Effect.fn(function* ({ confirmation, json, project, texts }) {
       const { question, run } = yield* on(project, yield* newOnce, texts)
       const { dryRun, yes } = { dryRun: false, yes: false, ...confirmation }

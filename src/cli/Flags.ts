@@ -30,7 +30,8 @@ export const code = (name: string, description: string) =>
 
 export const json = toggle("json", "Print one JSON document")
 
-export const project = id("project", "The project's id (required)")
+/** The flags of a command on a project. */
+export const ofProject = { json, project: id("project", "The project's id (required)") }
 
 export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
   Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))

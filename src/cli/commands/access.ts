@@ -27,8 +27,7 @@ const onKeys = <A, E, R>(command: Effect.Effect<A, E, R>) =>
 const issue = Command.make(
   "issue",
   {
-    json: Flags.json,
-    project: Flags.project,
+    ...Flags.ofProject,
     name: Flags.decodedFlag("name", text(1, 160)).pipe(
       Flag.withMetavar("NAME"),
       Flag.withDescription("The purpose of the key (required)")
@@ -65,7 +64,7 @@ const issue = Command.make(
 
 const list = Command.make(
   "list",
-  { json: Flags.json, project: Flags.project, ...Flags.range },
+  { ...Flags.ofProject, ...Flags.range },
   Effect.fn(function* ({ json, project, ...range }) {
     const keys = yield* ApiKeys
     const page = yield* keys.list(yield* Flags.projectId(project), range)

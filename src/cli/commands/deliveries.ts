@@ -24,8 +24,7 @@ export const itemOf = (delivery: Delivery) => ({
 const list = Command.make(
   "list",
   {
-    json: Flags.json,
-    project: Flags.project,
+    ...Flags.ofProject,
     ...Flags.rangeByAge,
     installationId: Flags.filter(Flags.id("installation", "Only deliveries to this installation")),
     status: Flags.choice("status", states, "Only deliveries in this state"),
@@ -43,7 +42,7 @@ const delivery = Flags.id("delivery", "The delivery's id (required)")
 
 const show = Command.make(
   "show",
-  { json: Flags.json, project: Flags.project, delivery },
+  { ...Flags.ofProject, delivery },
   Effect.fn(function* ({ delivery, json, project }) {
     const found = yield* showDelivery(yield* Flags.projectId(project), delivery)
     const attempts = attemptsOf(found).map((attempt) =>
@@ -62,8 +61,7 @@ const show = Command.make(
 const replays = Command.make(
   "replays",
   {
-    json: Flags.json,
-    project: Flags.project,
+    ...Flags.ofProject,
     ...Flags.rangeByAge,
     installationId: Flags.filter(Flags.id("installation", "Only replays to this installation"))
   },
@@ -79,7 +77,7 @@ export const deliveries = Command.make("deliveries").pipe(
 
 const listOfWebhooks = Command.make(
   "list",
-  { json: Flags.json, project: Flags.project, ...Flags.rangeById },
+  { ...Flags.ofProject, ...Flags.rangeById },
   Effect.fn(function* ({ json, project, ...filter }) {
     const page = yield* listWebhooks(yield* Flags.projectId(project), filter)
     yield* answerPage(json, page, "webhooks", { itemOf: webhookOf, flag: "--after" })

@@ -14,8 +14,7 @@ import { answerPage, described } from "../Output.ts"
 const listOfMessages = Command.make(
   "list",
   {
-    json: Flags.json,
-    project: Flags.project,
+    ...Flags.ofProject,
     ...Flags.rangeByAge,
     status: Flags.choice("status", messageStatuses, "Only messages of this status"),
     error: Flags.code("error", "Only messages whose last attempt has this error code: http_403"),
@@ -47,8 +46,7 @@ const itemOf = ({ createdAt, id, name, progress, status }: Campaign) => {
 const listOfCampaigns = Command.make(
   "list",
   {
-    json: Flags.json,
-    project: Flags.project,
+    ...Flags.ofProject,
     ...Flags.rangeByAge,
     status: Flags.choice("status", campaignStatuses, "Only campaigns of this status")
   },

@@ -68,8 +68,7 @@ const list = Command.make(
 const exportCommand = Command.make(
   "export",
   {
-    json: Flags.json,
-    project: Flags.project,
+    ...Flags.ofProject,
     output: Flag.String("output").pipe(
       Flag.withMetavar("FILE"),
       Flag.withDescription("The file to write or replace; standard output if not given"),
@@ -103,8 +102,7 @@ const schema = Command.make("schema", { json: Flags.json }, () =>
 const remove = Command.make(
   "delete",
   {
-    json: Flags.json,
-    project: Flags.project,
+    ...Flags.ofProject,
     confirm: Flags.id("confirm", "The project's id again (required): a deletion can't be undone")
   },
   Effect.fn(function* ({ confirm, json, project }) {
@@ -138,8 +136,7 @@ const databaseUrl = (name: string, variable: string) => {
 const moveCommand = Command.make(
   "move",
   {
-    json: Flags.json,
-    project: Flags.project,
+    ...Flags.ofProject,
     to: databaseUrl("to", "MOVE_TO").pipe(
       Flag.withDescription("The URL of the other cell's database (required, here or in the environment as MOVE_TO)")
     ),

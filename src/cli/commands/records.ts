@@ -76,8 +76,7 @@ export const find = Command.make(
 const create = Command.make(
   "create",
   {
-    json: Flags.json,
-    project: Flags.project,
+    ...Flags.ofProject,
     title: Flags.decodedFlag("title", taskFields.title).pipe(
       Flag.withMetavar("TITLE"),
       Flag.withDescription("The task's title (required)")
@@ -111,8 +110,7 @@ const create = Command.make(
 const complete = Command.make(
   "complete",
   {
-    json: Flags.json,
-    project: Flags.project,
+    ...Flags.ofProject,
     task: Flags.id("task", "The task's id (required)")
   },
   Effect.fn(function* ({ json, project, task }) {

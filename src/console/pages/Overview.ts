@@ -7,7 +7,8 @@ import {
   listDue,
   listFailing,
   type FailingEndpoint,
-  failingMax
+  failingMax,
+  overdueAfter
 } from "../../integrations/endpoints/WebhookList.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { countEndpoints, maxCount, type Waiting, waiting } from "../../project/Waiting.ts"
@@ -20,8 +21,6 @@ import { badge, countOf, duration, facts, failureOf, html, idOf, link, table, ti
 
 const maxEndpoints = 20
 const maxProjects = 20
-
-const overdueAfter = 5
 
 interface State {
   readonly enabled: number

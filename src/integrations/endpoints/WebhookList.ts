@@ -168,6 +168,9 @@ export interface DueEndpoint extends Listed {
   readonly behind: number
 }
 
+/** Seconds after which operators are told that the oldest due delivery waits. */
+export const overdueAfter = 5
+
 /** Maximum number of endpoints that `listDue` reads. */
 const endpointsMax = 100_000
 

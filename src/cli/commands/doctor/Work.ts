@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { slots } from "../../../cells/Replication.ts"
-import { failingMax, listDue, listFailing } from "../../../integrations/endpoints/WebhookList.ts"
+import { failingMax, listDue, listFailing, overdueAfter } from "../../../integrations/endpoints/WebhookList.ts"
 import { listWorkers } from "../../../work/Worker.ts"
 import { progressOf, type State } from "../../../platform/Moves.ts"
 import { plural } from "../../../platform/Text.ts"
@@ -13,17 +13,9 @@ import { cli } from "../../Output.ts"
 import { failed, failure, ok, warning } from "./Checks.ts"
 
 const kinds = {
-  failing: ["endpoint that fails", "endpoints that fail", (id: string) => `\`${cli} webhooks list --project ${id}\``],
-  dead: [
-    "dead delivery",
-    "dead deliveries",
-    (id: string) => `\`${cli} deliveries list --project ${id} --status dead\``
-  ],
-  unsettled: [
-    "message of unknown outcome",
-    "messages of unknown outcome",
-    (id: string) => `\`${cli} messages list --project ${id} --status unknown\``
-  ]
+  failing: ["endpoint that fails", "endpoints that fail", "webhooks list"],
+  dead: ["dead delivery", "dead deliveries", "deliveries list --status dead"],
+  unsettled: ["message of unknown outcome", "messages of unknown outcome", "messages list --status unknown"]
 } as const
 
 /** Checks that no endpoint fails, and that no delivery or message waits for an operator or for a worker. */
@@ -43,17 +35,15 @@ export const work = Effect.gen(function* () {
     ...stuck
   ].flatMap(({ count, kind, project }) => {
     if (kind === "abandoned" || project === null) return []
-    const [one, many, listIn] = kinds[kind]
+    const [one, many, list] = kinds[kind]
     const least = count === (kind === "failing" ? failingMax : maxCount) ? "at least " : ""
-    return [{ what: `${least}${plural(count, one, many)}`, command: listIn(project) }]
+    return [{ what: `${least}${plural(count, one, many)}`, command: `\`${cli} ${list} --project ${project}\`` }]
   })
   const commands = found.map(({ command }) => command).join(" and ")
   return found.length === 0
     ? ok("nothing waits for an operator")
     : warning(found.map(({ what }) => what).join(", "), `Run ${commands}; other projects may have some, too.`)
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
-
-const overdueAfter = 5
 
 /** Checks that a worker runs, that none hangs, and that the deliveries that may be sent are sent. */
 export const workers = Effect.gen(function* () {
