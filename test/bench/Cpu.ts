@@ -20,16 +20,11 @@ export const cpuMillis = (pid: number): number => used(statOf(pid))
 /** Returns the parent of a process. */
 export const parentOf = (pid: number): number => Number(statOf(pid)[1])
 
-/** Returns the CPU time of a process's children that have ended, and of theirs. */
-const endedChildrenMillis = (pid: number): number => {
-  const stat = statOf(pid)
-  return (Number(stat[13]) + Number(stat[14])) * 10
-}
-
 /** Returns the CPU time of a process's children, including those that have ended. */
 export const childrenMillis = (pid: number): number => {
-  const ended = endedChildrenMillis(pid)
-  if (Number.isNaN(ended)) return ended
+  const stat = statOf(pid)
+  if (stat.length === 0) return Number.NaN
+  const ended = (Number(stat[13]) + Number(stat[14])) * 10
   return readdirSync("/proc")
     .map(statOf)
     .filter((child) => Number(child[1]) === pid)

@@ -35,19 +35,10 @@ export interface Running {
 const here = fileURLToPath(new URL("../..", import.meta.url))
 
 /** Returns the service of a checkout, by default this one. */
-export const service = (
-  name: string,
-  {
-    directory = here,
-    role
-  }: {
-    readonly directory?: string | undefined
-    readonly role?: "api" | "worker" | undefined
-  } = {}
-): Program => ({
+export const service = (name: string, directory = here, ...flags: ReadonlyArray<string>): Program => ({
   name,
   directory,
-  arguments: ["src/main.ts", ...(role === undefined ? [] : ["--role", role])]
+  arguments: ["src/main.ts", ...flags]
 })
 
 /** Returns a script of this folder as a program, with one argument. */
@@ -76,13 +67,8 @@ export const anotherDatabase = Effect.fnUntraced(function* (url: Redacted.Redact
 }, Effect.scoped)
 
 /** Opens a session for the benchmark itself, to create and inspect records. */
-export const connect = Effect.fnUntraced(function* (
-  url: Redacted.Redacted,
-  settings: Readonly<Record<string, string>> = {}
-) {
-  const context = yield* Layer.build(
-    PgClient.layer({ url, maxConnections: 1, applicationName: "bench", startupParameters: settings })
-  )
+export const connect = Effect.fnUntraced(function* (url: Redacted.Redacted) {
+  const context = yield* Layer.build(PgClient.layer({ url, maxConnections: 1, applicationName: "bench" }))
   return yield* Effect.provideContext(PgClient.PgClient, context)
 })
 
@@ -95,40 +81,33 @@ export const openProject = (sql: PgClient.PgClient, file: (typeof ProjectFile)["
     Effect.provideContext(Context.make(PgClient.PgClient, sql).pipe(Context.add(SqlClient.SqlClient, sql)))
   )
 
-/** Returns the environment of a program: `env`, and what all of them have. */
-const environmentOf = ({ directory }: Program, env: Readonly<Record<string, string>>) => ({
-  PATH: process.env["PATH"],
-  // As in `npm start`.
-  NODE_COMPILE_CACHE: Path.join(directory, "node_modules/.cache/developer-api"),
-  NODE_ENV: "production",
-  HOST: "127.0.0.1",
-  PORT: "0",
-  ...env
-})
-
-/**
- * Starts a program on a database, by default on the embedded one of the service, and waits until it reports that it is listening:
- * on a URL, or for jobs.
- */
+/** Starts a program on a database, and waits until it reports that it is listening: on a URL, or for jobs. */
 export const start = Effect.fnUntraced(function* (
-  program: Program,
-  databaseUrl: Redacted.Redacted | undefined,
+  { arguments: last, command = [process.execPath], directory, name }: Program,
+  databaseUrl: Redacted.Redacted,
   env: Readonly<Record<string, string>> = {}
 ) {
-  const { directory, name } = program
-  const [executable, ...before] = program.command ?? [process.execPath]
-  const child = yield* ChildProcess.make(executable, [...before, ...program.arguments], {
+  const [executable, ...first] = command
+  const child = yield* ChildProcess.make(executable, [...first, ...last], {
     cwd: directory,
-    env: environmentOf(program, {
-      ...(databaseUrl === undefined ? {} : { DATABASE_URL: Redacted.value(databaseUrl), SECRET_KEY: secretKey }),
+    env: {
+      PATH: process.env["PATH"],
+      // As in `npm start`.
+      NODE_COMPILE_CACHE: Path.join(directory, "node_modules/.cache/developer-api"),
+      NODE_ENV: "production",
+      HOST: "127.0.0.1",
+      PORT: "0",
+      DATABASE_URL: Redacted.value(databaseUrl),
+      SECRET_KEY: secretKey,
       ...env
-    }),
+    },
     stdin: "ignore",
     stderr: "inherit",
     forceKillAfter: "30 seconds"
   })
-  const lines = child.stdout.pipe(Stream.decodeText(), Stream.splitLines)
-  const ready = lines.pipe(
+  const ready = child.stdout.pipe(
+    Stream.decodeText(),
+    Stream.splitLines,
     Stream.map((line) => /^listening (?:on (http:\S+)|for jobs)$/.exec(line)),
     Stream.filter((match) => match !== null),
     Stream.runHead,

@@ -16,38 +16,34 @@ const seconds = 5
 
 export const measure = Effect.fnUntraced(function* ({ minutes }: typeof usual) {
   yield* progress("starting PostgreSQL and the service")
-  const { contenders, token } = yield* make([service("ours")])
-  const samples: Array<readonly [when: string, mebibytes: string]> = []
+  const { servers, token } = yield* make([service("ours")])
+  const samples: Array<ReadonlyArray<string>> = []
   const found = new Map<CaseName, Array<number>>()
-  for (const { pid, promoted, url } of contenders) {
+  for (const server of servers) {
     const sample = (when: string) => {
-      samples.push([when, fixed(residentMebibytes(pid), 0)])
-      return progress(`memory: ${when}: ${fixed(residentMebibytes(pid), 0)} MiB`)
+      const mebibytes = fixed(residentMebibytes(server.pid), 0)
+      samples.push([when, mebibytes])
+      return progress(`memory: ${when}: ${mebibytes} MiB`)
     }
     yield* Effect.sleep("5 seconds")
     yield* sample("idle")
-    const rounds = Math.ceil((minutes * 60) / seconds)
-    for (let done = 1; done <= rounds; done++) {
+    for (let done = 1; done * seconds <= minutes * 60; done++) {
       const name = caseNames[done % caseNames.length] ?? "get"
-      const plan = { case: name, url, pid, promoted, token, connections: 50, seconds, cursors: [null] }
-      const round = yield* load(plan)
+      const { promoted } = yield* load({ case: name, server, token, connections: 50, seconds, cursors: [null] })
       // The first round of a case is not counted: its code is compiled.
       const rounds = found.get(name)
       if (rounds === undefined) found.set(name, [])
-      else rounds.push(round.promoted)
+      else rounds.push(promoted)
       if ((done * seconds) % 60 === 0) yield* sample(`${(done * seconds) / 60} min`)
     }
   }
+  yield* Console.log(table([["LOAD", "RSS MIB"], ...samples]))
   const perRequest = [...found].map(([name, bytes]) => [name, ranged(bytes, 0)])
-  return [table([["LOAD", "RSS MIB"], ...samples]), table([["CASE", "PROMOTED BYTES/REQUEST"], ...perRequest])].join(
-    "\n\n"
-  )
+  yield* Console.log(table([["CASE", "PROMOTED BYTES/REQUEST"], ...perRequest]))
 }, Effect.scoped)
 
 export const command = Command.make(
   "memory",
   { minutes: count("minutes", usual.minutes, "Length of the load") },
-  Effect.fnUntraced(function* (options) {
-    yield* Console.log(yield* measure(options))
-  })
+  measure
 ).pipe(Command.withDescription("What the process holds when idle and under load, and what a request promotes"))

@@ -11,12 +11,11 @@ declare module "pg" {
     constructor(config: Config)
     query<Row>(query: Query): Promise<{ readonly rows: ReadonlyArray<Row> }>
     on(event: "error", listener: (error: Error) => void): this
-    end(): Promise<void>
   }
   class Client {
     constructor(config: Config)
     connect(): Promise<void>
-    query<Row>(text: string): Promise<{ readonly rows: ReadonlyArray<Row> }>
+    query(text: string): Promise<unknown>
     on(event: "notification", listener: () => void): this
   }
   const pg: {

@@ -12,15 +12,17 @@ import { onOneCore } from "../Cores.ts"
 import { childrenMillis, cpuMillis } from "../Cpu.ts"
 import { fixed } from "../Figures.ts"
 import { progress } from "../Options.ts"
-import { command } from "../requests/Case.ts"
+import { command } from "../requests/Cases.ts"
 import { anotherDatabase, connect, service } from "../Stage.ts"
 import { open, ours } from "./Ours.ts"
-import { traceparentNow } from "./Protocol.ts"
 import type { Scene } from "./Scene.ts"
 
 const callers = 48
 
-/** Sends calls for some seconds, and returns their number. `call` takes the number of the call. */
+/** Returns the `traceparent` of a call: its trace id is the time, which the receiver reads from the delivery of the event. */
+const traceparentNow = () => `00-${process.hrtime.bigint().toString(16).padStart(32, "0")}-b7ad6b7169203331-01`
+
+/** Sends calls for some seconds, and returns their number. */
 type Load = (call: (i: number) => Promise<void>, seconds: number) => Promise<number>
 
 /** Callers that send as fast as they can. */
@@ -64,8 +66,6 @@ export const shapes = {
   floods: { title: "48 callers, 20 endpoints", endpoints: 20, load: flood }
 } as const satisfies Record<string, Shape>
 
-const project = (i: number) => ProjectId.make(`bench_${i}`)
-
 /** Runs one shape in a database of its own. Each endpoint belongs to a project of its own, and callers take turns on the projects. */
 const run = Effect.fnUntraced(function* (
   { endpoints: receiver, postmaster, url }: Scene,
@@ -74,12 +74,10 @@ const run = Effect.fnUntraced(function* (
 ) {
   const databaseUrl = yield* anotherDatabase(url, `lag_${randomUUID()}`)
   const tokens: Array<string> = []
-  const prepare = Effect.fnUntraced(function* (sql: PgClient.PgClient) {
-    for (const [i, endpoint] of receiver.urls.slice(0, endpoints).entries()) {
-      tokens.push(yield* open(sql, project(i), [endpoint], { subscribed: 1 }))
-    }
-    return ""
-  })
+  const prepare = (sql: PgClient.PgClient) =>
+    Effect.forEach(receiver.urls.slice(0, endpoints), (url, i) =>
+      Effect.map(open(sql, ProjectId.make(`bench_${i}`), [url]), (token) => tokens.push(token))
+    )
   const server = yield* ours(onOneCore(service("ours")), databaseUrl, prepare, { LOG_LEVEL: "warn" })
   const pool = yield* Effect.acquireRelease(
     Effect.sync(() => new Pool(server.url, { connections: callers, pipelining: 1 })),
@@ -88,10 +86,8 @@ const run = Effect.fnUntraced(function* (
   const call = async (i: number) => {
     const { headers, ...request } = command("POST", "/api/v1/developer/crm/deals", { title: "Deal" }, randomUUID())
     const authorization = `Bearer ${tokens[i % tokens.length]}`
-    const answer = await pool.request({
-      ...request,
-      headers: { ...headers, authorization, traceparent: traceparentNow() }
-    })
+    const own = { authorization, traceparent: traceparentNow() }
+    const answer = await pool.request({ ...request, headers: { ...headers, ...own } })
     await answer.body.dump()
     if (answer.statusCode !== 201) throw new Error(`status ${answer.statusCode}`)
   }
@@ -118,11 +114,10 @@ const run = Effect.fnUntraced(function* (
   return [title, ...figures]
 }, Effect.scoped)
 
-export const measure = Effect.fnUntraced(function* (
-  scene: Scene,
-  parts: ReadonlyArray<keyof typeof shapes>,
-  seconds: number
-) {
-  const rows = yield* Effect.forEach(parts, (part) => run(scene, shapes[part], seconds))
-  return table([["FROM CALL TO RECEIVER", "CREATES/S", "EVENTS/S", "P50 MS", "P95 MS", "CPU µS/EVENT"], ...rows])
-})
+const head = ["FROM CALL TO RECEIVER", "CREATES/S", "EVENTS/S", "P50 MS", "P95 MS", "CPU µS/EVENT"]
+
+export const measure = (scene: Scene, parts: ReadonlyArray<keyof typeof shapes>, seconds: number) =>
+  Effect.map(
+    Effect.forEach(parts, (part) => run(scene, shapes[part], seconds)),
+    (rows) => table([head, ...rows])
+  )

@@ -2,44 +2,31 @@
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
-import { InstallationId, type ProjectId } from "../../../src/api/schema/Ids.ts"
+import type { ProjectId } from "../../../src/api/schema/Ids.ts"
 import { Notifier } from "../../../src/outbox/Outbox.ts"
 import { secretOwner } from "../../../src/integrations/endpoints/WebhookSecrets.ts"
 import { SecretBox, SecretKey } from "../../../src/secrets/SecretBox.ts"
 import { connect, openProject, type Program, type Running, secretKey, start } from "../Stage.ts"
-import type { Contender } from "./Protocol.ts"
-import { secret } from "./Endpoints.ts"
-import { eventType, installationId, projectId, traceparent, type Work } from "./Work.ts"
-
-const plenty = { limit: 1_000_000_000, windowSeconds: 60 }
-
-const projectFile = (id: ProjectId, installations: number) => ({
-  project: { id, name: id, rateLimits: { read: plenty, write: plenty }, defaultPipelineId: "pipe_sales" },
-  pipelines: [{ id: "pipe_sales", name: "Sales", stages: [{ id: "stage_new", name: "New" }] }],
-  installations: Array.from({ length: installations }, (_, i) => ({ id: installationId(i), name: installationId(i) }))
-})
+import { projectFile, projectId } from "../requests/Seed.ts"
+import { secret } from "./Scene.ts"
+import { type Contender, eventType, installationId, traceparent, type Work } from "./Work.ts"
 
 const box = SecretBox.layer.pipe(Layer.provide(Layer.succeed(SecretKey, SecretKey.make(Redacted.make(secretKey)))))
 
 /**
  * Creates a project with a webhook for each URL, in the state that the configure operation leaves, and returns a token with
- * all scopes. The first `subscribed` webhooks receive the events of new deals.
+ * all scopes.
  */
-export const open = Effect.fnUntraced(function* (
-  sql: PgClient.PgClient,
-  id: ProjectId,
-  urls: ReadonlyArray<string>,
-  { subscribed }: { readonly subscribed: number }
-) {
-  const token = yield* openProject(sql, projectFile(id, urls.length))
+export const open = Effect.fnUntraced(function* (sql: PgClient.PgClient, id: ProjectId, urls: ReadonlyArray<string>) {
+  const installations = urls.map((_, i) => ({ id: installationId(i), name: installationId(i) }))
+  const token = yield* openProject(sql, projectFile(id, { installations }))
   const { seal } = yield* SecretBox
   for (const [i, url] of urls.entries()) {
     const sealed = yield* seal(secretOwner(id, installationId(i)), Redacted.make(secret))
-    const types = [i < subscribed ? eventType : "crm.task.created.v1"]
     yield* sql`
       WITH webhook AS (
         INSERT INTO webhooks (project_id, installation_id, endpoint_url, event_types, enabled, version)
-        VALUES (${id}, ${installationId(i)}, ${url}, ${types}, true, 1)
+        VALUES (${id}, ${installationId(i)}, ${url}, ${[eventType]}, true, 1)
         RETURNING project_id, installation_id
       ),
       secret AS (
@@ -52,8 +39,9 @@ export const open = Effect.fnUntraced(function* (
 }, Effect.provide(box))
 
 /** Stores events and their deliveries in a project as commands do, but all at once. */
-export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>, id = projectId) => {
+const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>) => {
   const rows = work.map((one) => ({ ...one, installation: installationId(one.endpoint) }))
+  const installations = [...new Set(rows.map(({ installation }) => installation))]
   return Effect.andThen(
     sql`
       WITH work AS MATERIALIZED (
@@ -62,23 +50,18 @@ export const give = (sql: PgClient.PgClient, work: ReadonlyArray<Work>, id = pro
       ),
       event AS (
         INSERT INTO events (project_id, id, type, data, traceparent, occurred_at)
-        SELECT ${id}::text, "eventId", ${eventType}::text, data::json, ${traceparent}::text, "occurredAt" FROM work
+        SELECT ${projectId}::text, "eventId", ${eventType}::text, data::json, ${traceparent}::text, "occurredAt" FROM work
       )
       INSERT INTO deliveries (project_id, id, installation_id, event_id, event_type, available_at, created_at)
-      SELECT ${id}::text, id, installation, "eventId", ${eventType}::text, "occurredAt", "occurredAt" FROM work`,
-    Effect.flatMap(Notifier, (notifier) =>
-      notifier.appended(
-        id,
-        [...new Set(rows.map(({ installation }) => installation))].map((installation) =>
-          InstallationId.make(installation)
-        )
-      )
-    ).pipe(Effect.provide(Notifier.layerInline.pipe(Layer.provide(Layer.succeed(SqlClient.SqlClient, sql)))))
+      SELECT ${projectId}::text, id, installation, "eventId", ${eventType}::text, "occurredAt", "occurredAt" FROM work`,
+    Effect.flatMap(Notifier, (notifier) => notifier.appended(projectId, installations)).pipe(
+      Effect.provide(Notifier.layerInline.pipe(Layer.provide(Layer.succeed(SqlClient.SqlClient, sql))))
+    )
   )
 }
 
 /** Whether no delivery of the project is open. */
-export const done = (sql: PgClient.PgClient) =>
+const done = (sql: PgClient.PgClient) =>
   Effect.map(
     // Ordered by the index of open deliveries, so that no finished one is read, whatever the statistics are.
     sql`
@@ -87,24 +70,18 @@ export const done = (sql: PgClient.PgClient) =>
     (rows) => rows.length === 0
   )
 
-/** The running service, and what is needed to send commands to it. */
-export interface Ours extends Contender, Running {
-  readonly sql: PgClient.PgClient
-  readonly token: string
-}
-
-/** Creates the project and the other records on a database, then starts the service on it. */
+/** Creates projects and their records on a database, then starts the service on it. */
 export const ours = Effect.fnUntraced(function* <E, R>(
   program: Program,
   url: Redacted.Redacted,
-  prepare: (sql: PgClient.PgClient) => Effect.Effect<string, E, R>,
+  prepare: (sql: PgClient.PgClient) => Effect.Effect<unknown, E, R>,
   env: Readonly<Record<string, string>> = {}
 ) {
   const sql = yield* connect(url)
-  const token = yield* prepare(sql)
+  yield* prepare(sql)
   // Analyzed as after the first minute; tables that are still empty are left as on a new service.
   yield* sql`ANALYZE projects, installations, webhooks, webhook_secrets, endpoint_health`
   const running = yield* start(program, url, { WEBHOOK_ALLOWED_NETWORKS: "127.0.0.0/8", ...env })
-  const made: Ours = { ...running, sql, token, give: (work) => give(sql, work), done: done(sql) }
-  return made
+  const contender: Contender & Running = { ...running, give: (work) => give(sql, work), done: done(sql) }
+  return contender
 })

@@ -2,22 +2,16 @@
 import type { PgClient } from "@effect/sql-pg"
 import { Effect } from "effect"
 import { childrenMillis, cpuMillis } from "../Cpu.ts"
+import { compare, text } from "../Report.ts"
+import { projectId } from "../requests/Seed.ts"
 import { anotherDatabase, service } from "../Stage.ts"
-import type { Contender } from "./Protocol.ts"
-import { until } from "./Endpoints.ts"
+import { type Scene, until } from "./Scene.ts"
 import { graphileWorker, pgBoss } from "./Opponents.ts"
 import { open, ours } from "./Ours.ts"
-import type { Comparison, Figures } from "./Report.ts"
-import type { Scene } from "./Scene.ts"
-import { makeWork, projectId } from "./Work.ts"
-import { progress } from "../Options.ts"
+import { type Contender, makeWork } from "./Work.ts"
 
 /** Runs one round of a contender. */
-export const drain = Effect.fnUntraced(function* (
-  { endpoints, postmaster }: Scene,
-  contender: Contender,
-  deliveries: number
-) {
+const drain = Effect.fnUntraced(function* ({ endpoints, postmaster }: Scene, contender: Contender, deliveries: number) {
   const work = yield* makeWork(deliveries, endpoints.urls.length)
   yield* endpoints.forget
   const before = cpuMillis(contender.pid)
@@ -26,9 +20,8 @@ export const drain = Effect.fnUntraced(function* (
   const { first } = yield* endpoints.received(deliveries)
   yield* until(`${contender.name} does not finish`, contender.done, (done) => done)
   const millis = Date.now() - first
-  const micros = (from: number, to: number) => ((to - from) * 1000) / deliveries
-  const cpuMicros = micros(before, cpuMillis(contender.pid))
-  const postgresMicros = micros(given, childrenMillis(postmaster))
+  const cpuMicros = ((cpuMillis(contender.pid) - before) * 1000) / deliveries
+  const postgresMicros = ((childrenMillis(postmaster) - given) * 1000) / deliveries
   return {
     deliveriesPerSecond: (deliveries * 1000) / millis,
     cpuMicros,
@@ -37,77 +30,29 @@ export const drain = Effect.fnUntraced(function* (
   }
 })
 
-export interface Options {
-  readonly deliveries: number
-  readonly rounds: number
-}
+const fields = ["deliveriesPerSecond", "cpuMicros", "postgresMicros", "bothMicros"] as const
 
-/** Distribution of the work: endpoints, and deliveries in flight per endpoint and in total. */
-interface Shape {
-  readonly title: string
-  readonly endpoints: number
-  readonly perEndpoint: number
-  readonly inFlight: number
-}
+/** Deliveries in flight to each endpoint: as configured by default to many, and 32 to one. */
+const perEndpointOf = (endpoints: number) => (endpoints === 1 ? 32 : 4)
 
-/** Four deliveries in flight to each of many endpoints, as configured by default. */
-export const many = (endpoints: number): Shape => ({
-  title: `${endpoints} endpoints`,
-  endpoints,
-  perEndpoint: 4,
-  inFlight: 4 * endpoints
-})
-
-export const one: Shape = { title: "one endpoint, 32 in flight", endpoints: 1, perEndpoint: 32, inFlight: 32 }
-
-/** Measures the service and its opponents. */
-export const measure = Effect.fnUntraced(function* (whole: Scene, { deliveries, rounds }: Options, shape: Shape) {
-  const { url } = whole
-  const endpoints = { ...whole.endpoints, urls: whole.endpoints.urls.slice(0, shape.endpoints) }
-  const scene = { ...whole, endpoints }
-  const program = service("ours", { role: "worker" })
-  const name = (of: string) => `${of}_${shape.endpoints}`
-  const prepare = (sql: PgClient.PgClient) =>
-    open(sql, projectId, endpoints.urls, { subscribed: endpoints.urls.length })
-  const contenders = [
-    yield* ours(program, yield* anotherDatabase(url, name("ours")), prepare, {
-      WEBHOOK_ENDPOINT_CONCURRENCY: String(shape.perEndpoint)
-    }),
-    yield* graphileWorker(yield* anotherDatabase(url, name("graphile_worker")), endpoints, shape.inFlight),
-    yield* pgBoss(yield* anotherDatabase(url, name("pg_boss")), endpoints, shape.inFlight)
-  ]
-  // The first round is not counted: code is compiled and connections are opened.
-  for (const contender of contenders) yield* drain(scene, contender, deliveries)
-  const comparison: Comparison = {
-    title: shape.title,
-    names: contenders.map(({ name }) => name),
-    ratios: [
-      ["ours", "graphile-worker"],
-      ["ours", "pg-boss"]
-    ],
-    rounds: yield* takeTurns(shape.title, contenders, rounds, (contender) => drain(scene, contender, deliveries))
-  }
-  return comparison
-}, Effect.scoped)
-
-/** Runs rounds of all contenders in an order that rotates from round to round. Returns the figures of each round by name. */
-const takeTurns = Effect.fnUntraced(function* <A extends { readonly name: string }, E, R>(
-  what: string,
-  all: ReadonlyArray<A>,
-  rounds: number,
-  run: (one: A) => Effect.Effect<Figures, E, R>
+/** Measures the service and its opponents with this many endpoints. */
+export const measure = Effect.fnUntraced(function* (
+  whole: Scene,
+  count: number,
+  { deliveries, rounds }: { readonly deliveries: number; readonly rounds: number }
 ) {
-  const done: Array<Readonly<Record<string, Figures>>> = []
-  for (let i = 0; i < rounds; i++) {
-    const figures: Record<string, Figures> = {}
-    const order = [...all.slice(i % all.length), ...all.slice(0, i % all.length)]
-    for (const one of order) {
-      const found = yield* run(one)
-      figures[one.name] = found
-      const line = Object.entries(found).map(([name, value]) => `${name} ${value.toFixed(1)}`)
-      yield* progress(`${what} ${i + 1}/${rounds}: ${one.name}: ${line.join(", ")}`)
-    }
-    done.push(figures)
-  }
-  return done
-})
+  const endpoints = { ...whole.endpoints, urls: whole.endpoints.urls.slice(0, count) }
+  const databaseOf = (name: string) => anotherDatabase(whole.url, `${name}_${count}`)
+  const prepare = (sql: PgClient.PgClient) => open(sql, projectId, endpoints.urls)
+  const perEndpoint = perEndpointOf(count)
+  const contenders = [
+    yield* ours(service("ours", undefined, "--role", "worker"), yield* databaseOf("ours"), prepare, {
+      WEBHOOK_ENDPOINT_CONCURRENCY: String(perEndpoint)
+    }),
+    yield* graphileWorker(yield* databaseOf("graphile_worker"), endpoints, perEndpoint * count),
+    yield* pgBoss(yield* databaseOf("pg_boss"), endpoints, perEndpoint * count)
+  ]
+  const title = `${count} endpoints, ${perEndpoint} in flight to each`
+  const run = (contender: Contender) => drain({ ...whole, endpoints }, contender, deliveries)
+  return text(fields, yield* compare(title, contenders, rounds, fields, run))
+}, Effect.scoped)

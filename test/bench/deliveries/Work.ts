@@ -1,9 +1,9 @@
 /** The deliveries: events like those of real commands, the same for every contender. */
 import { Effect } from "effect"
-import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
+import type { SqlError } from "effect/sql"
+import { InstallationId } from "../../../src/api/schema/Ids.ts"
 import { newId } from "../../../src/platform/NewId.ts"
-
-export const projectId = ProjectId.make("bench")
+import type { BenchFailed } from "../Stage.ts"
 
 export const installationId = (i: number): InstallationId => InstallationId.make(`ins_${String(i).padStart(3, "0")}`)
 
@@ -23,39 +23,43 @@ export interface Work {
   readonly data: string
 }
 
-const dealOf = (id: string, i: number, createdAt: string) => ({
-  id,
-  title: `Analytical engine no. ${i}`,
-  clientId: "cli_019f86b3c0007c2a8f1d4e5b6a798081",
-  organizationId: null,
-  pipelineId: "pipe_sales",
-  stageId: "stage_new",
-  status: "open",
-  lifecycle: "active",
-  amountMinor: 1_250_000 + i,
-  currency: "EUR",
-  expectedCloseDate: null,
-  responsibleMemberId: null,
-  lostReason: null,
-  closedAt: null,
-  version: 1,
-  createdAt,
-  updatedAt: createdAt
-})
-
 /** Creates events for the endpoints in turn. */
 export const makeWork = (count: number, endpoints: number) =>
   Effect.forEach(
     Array.from({ length: count }, (_, i) => i),
     Effect.fnUntraced(function* (i) {
       const occurredAt = new Date().toISOString()
-      const work: Work = {
-        id: yield* newId("dlv"),
-        eventId: yield* newId("evt"),
-        endpoint: i % endpoints,
-        occurredAt,
-        data: JSON.stringify({ deal: dealOf(yield* newId("deal"), i, occurredAt) })
+      const deal = {
+        id: yield* newId("deal"),
+        title: `Analytical engine no. ${i}`,
+        clientId: "cli_019f86b3c0007c2a8f1d4e5b6a798081",
+        organizationId: null,
+        pipelineId: "pipe_sales",
+        stageId: "stage_new",
+        status: "open",
+        lifecycle: "active",
+        amountMinor: 1_250_000 + i,
+        currency: "EUR",
+        expectedCloseDate: null,
+        responsibleMemberId: null,
+        lostReason: null,
+        closedAt: null,
+        version: 1,
+        createdAt: occurredAt,
+        updatedAt: occurredAt
       }
+      const [id, eventId] = [yield* newId("dlv"), yield* newId("evt")]
+      const work: Work = { id, eventId, endpoint: i % endpoints, occurredAt, data: JSON.stringify({ deal }) }
       return work
     })
   )
+
+/** A system that makes deliveries, with its own process and database. */
+export interface Contender {
+  readonly name: string
+  readonly pid: number
+  /** Adds all of the work at once. */
+  readonly give: (work: ReadonlyArray<Work>) => Effect.Effect<void, SqlError.SqlError | BenchFailed>
+  /** Whether all of the added work is recorded as done. */
+  readonly done: Effect.Effect<boolean, SqlError.SqlError | BenchFailed>
+}

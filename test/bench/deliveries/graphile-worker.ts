@@ -1,7 +1,6 @@
 /** An opponent: graphile-worker, set up for throughput. */
 import { run } from "graphile-worker"
-import { poster } from "./Post.ts"
-import type { Job } from "./Protocol.ts"
+import { type Job, poster } from "./Post.ts"
 
 const { DATABASE_URL: connectionString = "", IN_FLIGHT = "" } = process.env
 

@@ -2,10 +2,10 @@
  * An opponent: pg-boss, set up for throughput. Jobs are fetched ahead and completed in batches, by its own `fetch` and
  * `complete`: its `work` waits for the slowest job of a batch before it fetches another. A NOTIFY starts a fetch, as in `work`.
  */
+import { createHash } from "node:crypto"
 import pg from "pg"
 import { PgBoss } from "pg-boss"
-import { poster } from "./Post.ts"
-import type { Job } from "./Protocol.ts"
+import { type Job, poster } from "./Post.ts"
 
 const { DATABASE_URL: connectionString = "", IN_FLIGHT = "" } = process.env
 
@@ -27,10 +27,7 @@ boss.on("error", report)
 await boss.start()
 await boss.createQueue(queue, { notify: true })
 
-interface Fetched {
-  readonly id: string
-  readonly data: Job
-}
+type Fetched = Awaited<ReturnType<typeof boss.fetch<Job>>>[number]
 
 const waiting: Array<Fetched> = []
 let running = 0
@@ -40,9 +37,8 @@ let isFetching = false
 let isPromising = true
 
 const complete = () => {
-  const batch = completed
+  boss.complete(queue, completed).catch(report)
   completed = []
-  boss.complete(queue, batch).catch(report)
 }
 
 const run = async ({ data, id }: Fetched) => {
@@ -88,11 +84,8 @@ const promise = () => {
 
 const listener = new pg.Client({ connectionString })
 await listener.connect()
-const { rows } = await listener.query<{ readonly channel: string }>(
-  "SELECT 'pgboss_' || left(encode(sha224('pgboss'), 'hex'), 24) AS channel"
-)
 listener.on("notification", promise)
-await listener.query(`LISTEN ${rows[0]?.channel ?? ""}`)
+await listener.query(`LISTEN pgboss_${createHash("sha224").update("pgboss").digest("hex").slice(0, 24)}`)
 setInterval(promise, pollEvery)
 
 process.stdout.write("listening for jobs\n")

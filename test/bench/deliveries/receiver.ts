@@ -5,7 +5,27 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import { Webhook } from "standardwebhooks"
 import { quantile } from "../Figures.ts"
-import { type Arrived, type Lag, millisSince, type ReceiverPlan } from "./Protocol.ts"
+
+/** The argument of the receiver. */
+export interface ReceiverPlan {
+  /** Number of endpoints that answer, each on its own port as real ones are different hosts. */
+  readonly endpoints: number
+  /** The secret that verifies signatures. */
+  readonly secret: string
+}
+
+/** The arrivals since the last reset of the receiver. */
+export interface Arrived {
+  /** Number of distinct deliveries. */
+  readonly count: number
+  /** Time of the first, in milliseconds since 1970. */
+  readonly first: number
+  /** Number of invalid signatures in a sample. */
+  readonly forged: number
+  /** Quantiles of the milliseconds from the call to the arrival. */
+  readonly p50: number
+  readonly p95: number
+}
 
 /** One in this many signatures is checked. */
 const sample = 50
@@ -14,31 +34,21 @@ const plan = (text: string): ReceiverPlan => JSON.parse(text)
 const { endpoints, secret } = plan(process.argv[2] ?? "{}")
 const webhook = new Webhook(secret)
 
-let seen = new Set<string>()
-let lags: Array<number> = []
-let first = 0
-let forged = 0
-
-const forget = () => {
-  seen = new Set()
-  lags = []
-  forged = 0
-}
+let [seen, lags, first, forged] = [new Set<string>(), new Array<number>(), 0, 0]
 
 const header = ({ headers }: IncomingMessage, name: string) => String(headers[name])
 
-const check = (request: IncomingMessage, body: string) => {
-  const headers = {
-    "webhook-id": header(request, "webhook-id"),
-    "webhook-timestamp": header(request, "webhook-timestamp"),
-    "webhook-signature": header(request, "webhook-signature")
-  }
+const check = ({ headers }: IncomingMessage, body: string) => {
   try {
-    webhook.verify(body, headers)
+    webhook.verify(body, Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)])))
   } catch {
     forged++
   }
 }
+
+/** Returns the milliseconds since a call, whose trace id is its time. The clock is the same in all processes of the machine. */
+const millisSince = (traceparent: string) =>
+  Number(process.hrtime.bigint() - BigInt(`0x${traceparent.slice(3, 35)}`)) / 1_000_000
 
 const take = (request: IncomingMessage, answer: () => void) => {
   const id = header(request, "webhook-id")
@@ -55,8 +65,6 @@ const take = (request: IncomingMessage, answer: () => void) => {
   request.on("end", answer)
 }
 
-const lag = (): Lag => ({ p50: quantile(lags, 0.5), p95: quantile(lags, 0.95) })
-
 const listen = (handle: (request: IncomingMessage, response: ServerResponse) => void) =>
   new Promise<number>((resolve) => {
     const server = createServer({ keepAliveTimeout: 60_000 }, handle).listen(0, "127.0.0.1", () => {
@@ -69,18 +77,11 @@ const ports = await Promise.all(
   Array.from({ length: endpoints }, () => listen((request, response) => take(request, () => response.end())))
 )
 
-/** Handlers of the benchmark's requests; a change is made before the answer is sent. */
-const control: Readonly<Record<string, () => ReadonlyArray<number> | Arrived | Lag | null>> = {
-  "/ports": () => ports,
-  "/arrived": () => ({ count: seen.size, first, forged }),
-  "/lag": lag,
-  "/forget": () => {
-    forget()
-    return null
-  }
-}
-
-const port = await listen((request, response) => {
-  response.end(JSON.stringify(control[request.url ?? ""]?.() ?? null))
+const port = await listen(({ url }, response) => {
+  if (url === "/forget") [seen, lags, forged] = [new Set(), [], 0]
+  // Sorted on request alone, as `/arrived` is asked many times a second.
+  const [p50, p95] = url === "/lag" ? [quantile(lags, 0.5), quantile(lags, 0.95)] : [0, 0]
+  const arrived: Arrived = { count: seen.size, first, forged, p50, p95 }
+  response.end(JSON.stringify(url === "/ports" ? ports : arrived))
 })
 process.stdout.write(`listening on http://127.0.0.1:${port}\n`)

@@ -1,4 +1,4 @@
-/** The project that exists before the measurement. */
+/** The projects that exist before the measurement. */
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
 
 export const projectId = ProjectId.make("bench")
@@ -24,23 +24,12 @@ const minutesLater = (i: number) => new Date(Date.UTC(2026, 0, 1) + i * 60_000).
 
 const limit = { limit: 1_000_000_000, windowSeconds: 60 }
 
-export const projectFile = () => ({
-  project: {
-    id: projectId,
-    name: "Bench",
-    rateLimits: { read: limit, write: limit },
-    defaultPipelineId: "pipe_sales"
-  },
-  pipelines: [
-    {
-      id: "pipe_sales",
-      name: "Sales",
-      stages: ["new", "qualified", "offer", "contract"].map((name) => ({ id: `stage_${name}`, name }))
-    }
-  ],
-  clients: Array.from({ length: clientCount }, (_, i) => ({
-    id: clientId(i),
-    ...person(i),
-    createdAt: minutesLater(i)
-  }))
+/** Returns a project file with some records. */
+export const projectFile = <A extends object>(id: ProjectId, records: A) => ({
+  project: { id, name: id, rateLimits: { read: limit, write: limit }, defaultPipelineId: "pipe_sales" },
+  pipelines: [{ id: "pipe_sales", name: "Sales", stages: [{ id: "stage_new", name: "New" }] }],
+  ...records
 })
+
+export const clients = () =>
+  Array.from({ length: clientCount }, (_, i) => ({ id: clientId(i), ...person(i), createdAt: minutesLater(i) }))

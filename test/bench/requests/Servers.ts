@@ -4,15 +4,12 @@ import { ChildProcess, ChildProcessSpawner } from "effect/process"
 import { mkdtemp, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { fileURLToPath } from "node:url"
 import { keepOff, onOneCore } from "../Cores.ts"
-import { connect, database, openProject, type Program, type Running, script, start } from "../Stage.ts"
-import type { Round, RoundPlan } from "./Round.ts"
-import { projectFile } from "./Seed.ts"
+import { connect, database, openProject, type Program, type Running, start } from "../Stage.ts"
+import type { Round, RoundPlan } from "./load.ts"
+import { clients, projectFile, projectId } from "./Seed.ts"
 
 const counter = new URL("../Promoted.ts", import.meta.url).href
-
-export const fastify = script("fastify", "requests/fastify.ts")
 
 /** PostgreSQL's defaults, with every commit flushed; only the visible length of a running statement is larger. */
 const flags = { track_activity_query_size: "16384" }
@@ -31,16 +28,16 @@ export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program
   )
   const url = yield* database(flags)
   const sql = yield* connect(url)
-  const token = yield* openProject(sql, projectFile())
+  const token = yield* openProject(sql, projectFile(projectId, { clients: clients() }))
   // Plans are made once per connection, with the statistics of that time.
   yield* sql`VACUUM ANALYZE`
-  const contenders: Array<Server> = []
+  const servers: Array<Server> = []
   for (const program of programs) {
     const promoted = join(directory, `${program.name}.json`)
     const counted = { ...program, arguments: ["--import", counter, ...program.arguments] }
-    contenders.push({ ...(yield* start(onOneCore(counted), url, { PROMOTED: promoted })), promoted })
+    servers.push({ ...(yield* start(onOneCore(counted), url, { PROMOTED: promoted })), promoted })
   }
-  return { contenders, sql, token }
+  return { servers, sql, token }
 })
 
 const parse = (json: string): Round => JSON.parse(json)
@@ -48,8 +45,6 @@ const parse = (json: string): Round => JSON.parse(json)
 /** Runs a round of load in its own process. */
 export const load = Effect.fnUntraced(function* (plan: RoundPlan) {
   const spawner = yield* ChildProcessSpawner.ChildProcessSpawner
-  const path = fileURLToPath(new URL("load.ts", import.meta.url))
-  return parse(
-    yield* spawner.string(ChildProcess.make(process.execPath, [path, JSON.stringify(plan)], { stderr: "inherit" }))
-  )
+  const args = [join(import.meta.dirname, "load.ts"), JSON.stringify(plan)]
+  return parse(yield* spawner.string(ChildProcess.make(process.execPath, args, { stderr: "inherit" })))
 })

@@ -7,13 +7,28 @@ import { readFileSync } from "node:fs"
 import { cpuMillis } from "../Cpu.ts"
 import { quantile } from "../Figures.ts"
 import type { Promoted } from "../Promoted.ts"
-import { cases } from "./Cases.ts"
-import type { Round, RoundPlan } from "./Round.ts"
+import { type CaseName, cases } from "./Cases.ts"
+import type { fields } from "../requests.ts"
+import type { Server } from "./Servers.ts"
+
+/** The argument of a round. */
+export interface RoundPlan {
+  readonly case: CaseName
+  readonly server: Server
+  readonly token: string
+  readonly connections: number
+  readonly seconds: number
+  /** Cursors of the pages that a list reads; null is the first page. */
+  readonly cursors: ReadonlyArray<string | null>
+}
+
+export type Round = Readonly<Record<(typeof fields)[number] | "failures", number>>
 
 const warmUp = 500
 
 const plan = (text: string): RoundPlan => JSON.parse(text)
-const { case: name, connections, cursors, pid, promoted, seconds, token, url } = plan(process.argv[2] ?? "{}")
+const { case: name, connections, cursors, seconds, server, token } = plan(process.argv[2] ?? "{}")
+const { pid, promoted, url } = server
 
 const withToken = (request: autocannon.Request): autocannon.Request => ({
   ...request,
@@ -31,50 +46,38 @@ const requests = (): ReadonlyArray<autocannon.Request> => {
 const counted = (): Promoted => JSON.parse(readFileSync(promoted, "utf8"))
 
 const latencies: Array<number> = []
-let measuring = false
-let cpu = 0
-let from = 0
-let millis = 0
-let before = counted()
-let after = before
-let own = process.cpuUsage()
+
+/** Reads the clock and the counters. */
+const reading = () => ({
+  at: performance.now(),
+  cpu: cpuMillis(pid),
+  own: process.cpuUsage(),
+  sent: latencies.length,
+  ...counted()
+})
+let [before, after] = [reading(), reading()]
 
 const run = autocannon(
-  {
-    url,
-    connections,
-    duration: seconds + warmUp / 1000,
-    setupClient: (client) => client.setRequests(requests())
-  },
+  { url, connections, duration: seconds + warmUp / 1000, setupClient: (client) => client.setRequests(requests()) },
   (error, result) => {
     if (error !== null) throw error
+    const millis = after.at - before.at
+    const measured = latencies.slice(before.sent, after.sent)
     const round: Round = {
-      requestsPerSecond: (latencies.length * 1000) / millis,
-      p50: quantile(latencies, 0.5),
-      p95: quantile(latencies, 0.95),
-      p99: quantile(latencies, 0.99),
-      cpuMicros: (cpu * 1000) / latencies.length,
+      requestsPerSecond: (measured.length * 1000) / millis,
+      p50: quantile(measured, 0.5),
+      p95: quantile(measured, 0.95),
+      p99: quantile(measured, 0.99),
+      cpuMicros: ((after.cpu - before.cpu) * 1000) / measured.length,
       promoted: (after.bytes - before.bytes) / (after.answers - before.answers),
-      loadBusy: (own.user + own.system) / 1000 / millis,
+      loadBusy: (after.own.user + after.own.system - before.own.user - before.own.system) / 1000 / millis,
       failures: result.errors + result.timeouts + result.non2xx + result.resets
     }
     process.stdout.write(JSON.stringify(round))
   }
 )
-run.on("response", (_, _status, _size, time) => {
-  if (measuring) latencies.push(time)
-})
+run.on("response", (_, _status, _size, millis) => latencies.push(millis))
 setTimeout(() => {
-  measuring = true
-  before = counted()
-  from = performance.now()
-  cpu = cpuMillis(pid)
-  own = process.cpuUsage()
-  setTimeout(() => {
-    measuring = false
-    after = counted()
-    cpu = cpuMillis(pid) - cpu
-    own = process.cpuUsage(own)
-    millis = performance.now() - from
-  }, seconds * 1000)
+  before = reading()
+  setTimeout(() => (after = reading()), seconds * 1000)
 }, warmUp)

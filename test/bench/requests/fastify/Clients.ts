@@ -1,13 +1,12 @@
 /** Clients: get, list, create and patch. */
 import type { FastifyInstance } from "fastify"
 import type { Pool } from "pg"
-import type { makeCursors, Place } from "./Cursor.ts"
-import { clientFields, ofCreate, valuesOf } from "./Fields.ts"
-import { checkTarget, type Guard, projectOf } from "./Guard.ts"
-import { commandOf, mutate, newId, receipt } from "./Mutations.ts"
+import { makeCursors } from "./Cursor.ts"
+import { checkTarget, makeGuard, projectOf } from "./Guard.ts"
+import { mutate, newId } from "./Mutations.ts"
 import { Problem } from "./Problem.ts"
 import * as Schemas from "./Schemas.ts"
-import { createClient, findClient, listClients, patchClient } from "./Sql.ts"
+import { createClient, findClient, listClients, patchClient, valuesOf } from "./Sql.ts"
 
 interface Client {
   readonly id: string
@@ -17,18 +16,18 @@ interface Client {
 
 const path = "/api/v1/developer/crm/clients"
 
-export const clients = (
-  app: FastifyInstance,
-  pool: Pool,
-  guard: Guard,
-  cursors: ReturnType<typeof makeCursors>
-): void => {
+export const clients = (app: FastifyInstance, pool: Pool, secret: string): void => {
+  const guard = makeGuard(pool)
+  const cursors = makeCursors(secret)
+  const read = { onRequest: guard("crm.clients.read", "read"), preValidation: checkTarget }
+  const write = { onRequest: guard("crm.clients.write", "write"), preValidation: checkTarget }
+  const mutation = { headers: Schemas.mutationHeaders, querystring: Schemas.noQuery }
+
   app.get<{ Params: { clientId: string } }>(
     `${path}/:clientId`,
     {
-      onRequest: guard("crm.clients.read", "read"),
-      preValidation: checkTarget,
-      schema: { params: Schemas.params("clientId"), querystring: Schemas.noQuery, response: { 200: Schemas.client } }
+      ...read,
+      schema: { params: Schemas.params, querystring: Schemas.noQuery, response: { 200: Schemas.client } }
     },
     async (request, reply) => {
       const values = [projectOf(request), request.params.clientId]
@@ -41,18 +40,18 @@ export const clients = (
 
   app.get<{ Querystring: { limit: string; cursor?: string } }>(
     path,
-    {
-      onRequest: guard("crm.clients.read", "read"),
-      preValidation: checkTarget,
-      schema: { querystring: Schemas.listQuery, response: { 200: Schemas.page } }
-    },
+    { ...read, schema: { querystring: Schemas.listQuery, response: { 200: Schemas.page } } },
     async (request, reply) => {
       const { cursor } = request.query
       const limit = Number(request.query.limit)
       const projectId = projectOf(request)
       const list = [projectId, "listClients", { status: "all" }]
       const after = cursor === undefined ? undefined : cursors.decode(list, cursor)
-      const { rows } = await pool.query<Client>(listQuery(projectId, after, limit + 1))
+      const { rows } = await pool.query<Client>(
+        after === undefined
+          ? { name: "listClients", text: firstPage, values: [projectId, limit + 1] }
+          : { name: "listClientsAfter", text: nextPage, values: [projectId, limit + 1, after.createdAt, after.id] }
+      )
       const items = rows.length > limit ? rows.slice(0, limit) : rows
       const last = rows.length > limit ? items.at(-1) : undefined
       const nextCursor =
@@ -68,40 +67,21 @@ export const clients = (
 
   app.post<{ Body: Readonly<Record<string, unknown>> }>(
     path,
-    {
-      onRequest: guard("crm.clients.write", "write"),
-      preValidation: checkTarget,
-      schema: {
-        headers: Schemas.recordMutationHeaders,
-        querystring: Schemas.noQuery,
-        body: Schemas.clientCreate,
-        response: { 201: Schemas.receipt }
-      }
-    },
-    async (request, reply) => {
-      const command = commandOf(request, "createClient")
-      const values = [newId("cli", command.at), ...valuesOf(ofCreate(clientFields), request.body)]
-      return receipt(reply, 201, await mutate(pool, command, { ...create, values }))
+    { ...write, schema: { ...mutation, body: Schemas.clientCreate, response: { 201: Schemas.receipt } } },
+    (request, reply) => {
+      const change = (at: Date) => [newId("cli", at), ...valuesOf(request.body)]
+      return mutate(pool, create, request, reply.code(201), change)
     }
   )
 
   app.patch<{ Params: { clientId: string }; Body: object }>(
     `${path}/:clientId`,
     {
-      onRequest: guard("crm.clients.write", "write"),
-      preValidation: checkTarget,
-      schema: {
-        params: Schemas.params("clientId"),
-        headers: Schemas.recordMutationHeaders,
-        querystring: Schemas.noQuery,
-        body: { ...Schemas.clientCreate, required: [], minProperties: 1 },
-        response: { 200: Schemas.receipt }
-      }
+      ...write,
+      schema: { ...mutation, params: Schemas.params, body: Schemas.clientPatch, response: { 200: Schemas.receipt } }
     },
-    async (request, reply) => {
-      const values = [request.params.clientId, JSON.stringify(request.body)]
-      return receipt(reply, 200, await mutate(pool, commandOf(request, "patchClient"), { ...patch, values }))
-    }
+    (request, reply) =>
+      mutate(pool, patch, request, reply, () => [request.params.clientId, JSON.stringify(request.body)])
   )
 }
 
@@ -119,11 +99,5 @@ const client_not_found = () => new Problem(404, "client_not_found", "The project
 const client_archived = () => new Problem(409, "client_archived", "The client is archived.", "Activate it first.")
 
 const patch = { name: "patchClient", text: patchClient, problems: { client_not_found, client_archived } }
-
-const listQuery = (projectId: string, after: Place | undefined, count: number) => ({
-  name: after === undefined ? "listClients" : "listClientsAfter",
-  text: after === undefined ? firstPage : nextPage,
-  values: after === undefined ? [projectId, count] : [projectId, count, after.createdAt, after.id]
-})
 
 const [firstPage, nextPage] = [listClients(false), listClients(true)]

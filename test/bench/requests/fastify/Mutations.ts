@@ -26,30 +26,10 @@ export const newId = (prefix: string, at: Date): string => {
   return `${prefix}_${bytes.toString("hex")}`
 }
 
-/** One mutation: its project, idempotency key, fingerprint and time of arrival. */
-export interface Command {
-  readonly projectId: string
-  readonly key: string
-  readonly fingerprint: Buffer
-  readonly at: Date
-}
-
-/** Reads the command from a request whose schema requires a key. */
-export const commandOf = (request: FastifyRequest, operation: string): Command => ({
-  projectId: projectOf(request),
-  key: String(request.headers["idempotency-key"]),
-  fingerprint: createHash("sha256")
-    .update(canonicalJson([operation, request.params, {}, request.body]))
-    .digest(),
-  at: new Date()
-})
-
 /** A statement of `mutation`, and the problem for each code of its failures. */
 export interface Mutation {
   readonly name: string
   readonly text: string
-  /** The values of the mutation itself; they follow those that all mutations have. */
-  readonly values: ReadonlyArray<unknown>
   readonly problems: Readonly<Record<string, () => Problem>>
 }
 
@@ -58,13 +38,6 @@ interface Receipt {
   readonly changed: boolean
   readonly version: number
 }
-
-interface Verdict extends Receipt {
-  readonly failure: string | null
-  readonly claimed: boolean
-}
-
-export type Outcome = Receipt & { readonly replayed: boolean }
 
 /** Lock not available, deadlock, serialization failure: rolled back because of other transactions, so it is retried. */
 const contended = new Set<unknown>(["55P03", "40P01", "40001"])
@@ -85,24 +58,38 @@ const untilRow = async <A>(send: () => Promise<{ readonly rows: ReadonlyArray<A>
   }
 }
 
-export const mutate = async (pool: Pool, command: Command, mutation: Mutation): Promise<Outcome> => {
-  const { at, fingerprint, key, projectId } = command
-  const { name, problems, text } = mutation
-  const values = [projectId, key, fingerprint, at, ...mutation.values]
+/**
+ * Runs the mutation of a request whose schema requires a key, sets the headers of its outcome and returns it. `change` returns
+ * the values of the change, which follow those of all mutations.
+ */
+export const mutate = async (
+  pool: Pool,
+  { name, problems, text }: Mutation,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  change: (at: Date) => ReadonlyArray<unknown>
+): Promise<Receipt> => {
+  const [projectId, key, at] = [projectOf(request), request.headers["idempotency-key"], new Date()]
+  const form = canonicalJson([name, request.params, {}, request.body])
+  const fingerprint = createHash("sha256").update(form).digest()
+  const values = [projectId, key, fingerprint, at, ...change(at)]
+  // The schema of the response selects the members of a receipt.
+  const answer = (receipt: Receipt) => {
+    reply.header("etag", `"${receipt.version}"`)
+    return receipt
+  }
   while (true) {
-    const verdict = await untilRow(() => pool.query<Verdict>({ name, text, values }))
-    if (verdict.claimed) return { ...verdict, replayed: false }
+    const verdict = await untilRow(() =>
+      pool.query<Receipt & { failure: string | null; claimed: boolean }>({ name, text, values })
+    )
+    if (verdict.claimed) return answer(verdict)
 
     const stored = { name: "findOutcome", text: findOutcome, values: [projectId, key] }
     const [first] = (await pool.query<Receipt & { fingerprint: Buffer }>(stored)).rows
     if (first !== undefined) {
-      if (first.fingerprint.equals(fingerprint)) return { ...first, replayed: true }
-      throw new Problem(
-        409,
-        "idempotency_key_reused",
-        "The idempotency key was used for another request.",
-        "Send a new idempotency-key with a new request."
-      )
+      if (!first.fingerprint.equals(fingerprint)) throw new Problem(409, "idempotency_key_reused", ...keyReused)
+      reply.header("idempotent-replayed", "true")
+      return answer(first)
     }
     if (verdict.failure !== null) {
       throw problems[verdict.failure]?.() ?? new Error(`A mutation failed for an unknown reason: ${verdict.failure}`)
@@ -110,9 +97,7 @@ export const mutate = async (pool: Pool, command: Command, mutation: Mutation): 
   }
 }
 
-/** Sets the headers of an outcome and returns it; the response's schema selects the members of a receipt. */
-export const receipt = (reply: FastifyReply, status: 200 | 201, outcome: Outcome): Outcome => {
-  reply.code(status).header("etag", `"${outcome.version}"`)
-  if (outcome.replayed) reply.header("idempotent-replayed", "true")
-  return outcome
-}
+const keyReused = [
+  "The idempotency key was used for another request.",
+  "Send a new idempotency-key with a new request."
+] as const

@@ -1,54 +1,39 @@
 /** RFC 9457 problems (contract §2). */
 import type { FastifyReply } from "fastify"
 
-export class Problem extends Error {
-  readonly status: number
-  readonly code: string
-  readonly title: string
-  readonly headers: Record<string, string>
-  readonly extensions: Record<string, unknown>
+type Texts = Readonly<Record<string, string>>
+/** Messages by location, of an invalid request. */
+type Errors = Readonly<Record<string, ReadonlyArray<string>>>
 
-  constructor(
-    status: number,
-    code: string,
-    title: string,
-    detail: string,
-    { extensions = {}, headers = {} }: { extensions?: Record<string, unknown>; headers?: Record<string, string> } = {}
-  ) {
+export class Problem extends Error {
+  readonly parts: readonly [status: number, code: string, title: string, headers: Texts, errors: Errors | undefined]
+
+  constructor(status: number, code: string, title: string, detail: string, headers: Texts = {}, errors?: Errors) {
     super(detail)
-    this.status = status
-    this.code = code
-    this.title = title
-    this.headers = headers
-    this.extensions = extensions
+    this.parts = [status, code, title, headers, errors]
   }
 }
 
 const tokens = /\b(dk|whsec)_[A-Za-z0-9+/=_-]+/g
 
-export const send = (reply: FastifyReply, { code, extensions, headers, message, status, title }: Problem) =>
+export const send = (
+  reply: FastifyReply,
+  { message: detail, parts: [status, code, title, headers, errors] }: Problem
+) =>
   reply
     .code(status)
-    .headers(headers)
+    .headers({ ...headers })
     .header("content-type", "application/problem+json")
     .serializer((body: object) => JSON.stringify(body).replaceAll(tokens, "[redacted]"))
     .send({
       type: `urn:developer-api:problem:${code}`,
       title,
       status,
-      detail: message,
+      detail,
       instance: `urn:developer-api:request:${reply.request.id}`,
       code,
-      ...extensions
+      errors
     })
 
-/** Creates the problem of an invalid request; `errors` has messages by location. */
-export const invalid = (errors: Record<string, ReadonlyArray<string>>) =>
-  new Problem(400, "validation_failed", "The request does not have the required form.", "See errors.", {
-    extensions: { errors }
-  })
-
-export const unavailable = () =>
-  new Problem(503, "service_unavailable", "The service is not available right now.", "The database does not answer.", {
-    headers: { "retry-after": "1" }
-  })
+export const invalid = (errors: Errors) =>
+  new Problem(400, "validation_failed", "The request does not have the required form.", "See errors.", {}, errors)

@@ -1,26 +1,42 @@
-/** JSON Schemas: ajv validates requests with them, fast-json-stringify serializes answers by them. */
-import { answered, clientFields, nullable, ofCreate, requested, text } from "./Fields.ts"
+/** JSON Schemas: ajv validates requests with them, fast-json-stringify serializes answers by the types in them. */
+const text = (maxLength: number) => ({ type: "string", minLength: 1, maxLength })
+const nullable = (schema: object) => ({ ...schema, nullable: true })
+const atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+const email = {
+  type: "string",
+  maxLength: 254,
+  pattern: `^(?=.{3,254}$)(?=[^@]{1,64}@)${atom}(?:\\.${atom})*@${label}(?:\\.${label})+$`
+}
+const string = { type: "string" }
+const boolean = { type: "boolean" }
 
 export const clientCreate = {
   type: "object",
   required: ["displayName"],
-  properties: requested(ofCreate(clientFields)),
+  properties: {
+    displayName: text(160),
+    firstName: nullable(text(100)),
+    lastName: nullable(text(100)),
+    email: nullable(email),
+    phone: nullable({ type: "string", pattern: "^\\+[1-9][0-9]{1,14}$" }),
+    tags: { type: "array", maxItems: 100, uniqueItems: true, items: text(160) },
+    externalId: nullable(text(160)),
+    marketingConsent: boolean,
+    suppressed: boolean
+  },
   additionalProperties: false
 }
 
-const keyHeader = (pattern: string) => ({
+export const clientPatch = { ...clientCreate, required: [], minProperties: 1 }
+
+export const mutationHeaders = {
   type: "object",
   required: ["idempotency-key"],
-  properties: { "idempotency-key": { type: "string", pattern } }
-})
-/** Headers of commands on clients. */
-export const recordMutationHeaders = keyHeader("^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$")
+  properties: { "idempotency-key": { type: "string", pattern: "^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$" } }
+}
 
-export const params = (...names: ReadonlyArray<string>) => ({
-  type: "object",
-  required: names,
-  properties: Object.fromEntries(names.map((name) => [name, text(160)]))
-})
+export const params = { type: "object", required: ["clientId"], properties: { clientId: text(160) } }
 
 export const listQuery = {
   type: "object",
@@ -33,13 +49,14 @@ export const listQuery = {
 
 export const noQuery = { type: "object", additionalProperties: false }
 
-const string = { type: "string" }
-
 export const client = {
   type: "object",
   properties: {
     id: string,
-    ...answered(clientFields),
+    ...clientCreate.properties,
+    organizationId: nullable(string),
+    responsibleMemberId: nullable(string),
+    status: string,
     version: { type: "integer" },
     createdAt: string,
     updatedAt: string,
@@ -52,7 +69,4 @@ export const page = {
   properties: { items: { type: "array", items: client }, nextCursor: nullable(string) }
 }
 
-export const receipt = {
-  type: "object",
-  properties: { resourceId: string, changed: { type: "boolean" } }
-}
+export const receipt = { type: "object", properties: { resourceId: string, changed: boolean } }

@@ -2,14 +2,33 @@
  * The statements, by hand. They are prepared by name, so PostgreSQL parses each once per connection. The statements of
  * mutations do what the service's do, for one command.
  */
-import { clientFields, each, ofCreate } from "./Fields.ts"
 
-/** Returns SQL for a time in UTC, of the type whose text the pool converts to that of JSON. */
-const utc = (column: string) => `${column} AT TIME ZONE 'UTC'`
+/** The members that a create and a patch set, with their columns and types. */
+const fields = [
+  ["displayName", "display_name", "text"],
+  ["firstName", "first_name", "text"],
+  ["lastName", "last_name", "text"],
+  ["email", "email", "text"],
+  ["phone", "phone", "text"],
+  ["tags", "tags", "text[]"],
+  ["externalId", "external_id", "text"],
+  ["marketingConsent", "marketing_consent", "boolean"],
+  ["suppressed", "suppressed", "boolean"]
+] as const
 
+/** Returns SQL for each of these fields, separated by commas. */
+const each = (sql: (column: string, member: string, type: string, index: number) => string) =>
+  fields.map(([member, column, type], i) => sql(column, member, type, i)).join(", ")
+
+/** Returns the values of these fields for the parameters of a create. */
+export const valuesOf = (body: Readonly<Record<string, unknown>>): ReadonlyArray<unknown> =>
+  fields.map(([member, , type]) => body[member] ?? (type === "text[]" ? [] : type === "boolean" ? false : null))
+
+/** A time in UTC is of the type whose text the pool converts to that of JSON. */
 const columns = `
-  id AS "id", ${each(clientFields, (member, column) => `${column} AS "${member}"`)}, version AS "version",
-  ${utc("created_at")} AS "createdAt", ${utc("updated_at")} AS "updatedAt", ${utc("archived_at")} AS "archivedAt"`
+  id, ${each((column, member) => `${column} AS "${member}"`)}, organization_id AS "organizationId",
+  responsible_member_id AS "responsibleMemberId", status, version, created_at AT TIME ZONE 'UTC' AS "createdAt",
+  updated_at AT TIME ZONE 'UTC' AS "updatedAt", archived_at AT TIME ZONE 'UTC' AS "archivedAt"`
 
 export const findClient = `SELECT ${columns} FROM clients WHERE project_id = $1 AND id = $2`
 
@@ -41,19 +60,17 @@ const mutation = (verdict: string, effect: string) => `
   SELECT failure, resource_id AS "resourceId", changed, version, EXISTS (SELECT FROM claim) AS claimed
   FROM verdict`
 
-/** Locks the project's counter of active clients, if the project has a capacity. */
-const capacity = `
+const names = each((column) => column)
+
+/** $5 id, $6 and on: the fields in their order. Locks the counter of active clients, if the project has a capacity. */
+export const createClient = mutation(
+  `
+  capacity AS MATERIALIZED (
     SELECT projects.project_id, projects.active_clients < projects.contact_capacity AS free
     FROM projects JOIN project USING (project_id)
     WHERE project.contact_capacity IS NOT NULL
-    FOR NO KEY UPDATE OF projects`
-
-const newClient = ofCreate(clientFields)
-
-/** $5 id, $6 and on: the fields in their order. */
-export const createClient = mutation(
-  `
-  capacity AS MATERIALIZED (${capacity}),
+    FOR NO KEY UPDATE OF projects
+  ),
   verdict AS (
     SELECT CASE WHEN capacity.free IS FALSE THEN 'contact_capacity_exhausted' END AS failure,
            $5::text AS resource_id, true AS changed, 1 AS version
@@ -65,15 +82,12 @@ export const createClient = mutation(
     FROM claim, capacity WHERE projects.project_id = capacity.project_id
   ),
   created AS (
-    INSERT INTO clients (project_id, id, ${each(newClient, (_, column) => column)},
-                         status, version, created_at, updated_at)
-    SELECT $1::text, $5::text, ${each(newClient, (_member, _column, { type = "text" }, index) => `$${6 + index}::${type}`)},
+    INSERT INTO clients (project_id, id, ${names}, status, version, created_at, updated_at)
+    SELECT $1::text, $5::text, ${each((_column, _member, type, i) => `$${6 + i}::${type}`)},
            'active', 1, $4::timestamptz, $4::timestamptz
     FROM claim
   )`
 )
-
-const names = each(newClient, (_, column) => column)
 
 /** $5 client, $6 the patch as JSON. It sets what a create sets, and not the status or the references. */
 export const patchClient = mutation(
@@ -82,7 +96,7 @@ export const patchClient = mutation(
     SELECT clients.* FROM project JOIN clients USING (project_id) WHERE clients.id = $5 FOR NO KEY UPDATE OF clients
   ),
   next AS MATERIALIZED (
-    SELECT ${each(newClient, (member, column, { type = "text" }) => {
+    SELECT ${each((column, member, type) => {
       const value = type === "text[]" ? `ARRAY(SELECT jsonb_array_elements_text(p->'${member}'))` : `p->>'${member}'`
       return `CASE WHEN p ? '${member}' THEN (${value})::${type} ELSE ${column} END AS ${column}`
     })}
@@ -92,7 +106,7 @@ export const patchClient = mutation(
     SELECT CASE WHEN id IS NULL THEN 'client_not_found' WHEN status = 'archived' THEN 'client_archived' END AS failure,
            $5::text AS resource_id, differs AS changed, version + differs::int AS version
     FROM project LEFT JOIN target ON true
-      LEFT JOIN LATERAL (SELECT (SELECT next FROM next) IS DISTINCT FROM ROW(${each(newClient, (_, column) => `target.${column}`)}) AS differs) AS diff ON true
+      LEFT JOIN LATERAL (SELECT (SELECT next FROM next) IS DISTINCT FROM ROW(${each((column) => `target.${column}`)}) AS differs) AS diff ON true
   )`,
   `
   updated AS (
@@ -108,7 +122,7 @@ export const findOutcome = `
 
 export const findKey = `
   SELECT k.project_id AS "projectId", k.key_id AS "keyId", k.token_hash AS "tokenHash", k.scopes,
-         k.member_id AS "memberId", coalesce(m.active, true) AS membership, p.modules, p.entitlements,
+         coalesce(m.active, true) AS membership, p.modules, p.entitlements,
          p.rate_limits AS "rateLimits", k.expires_at AS "expiresAt", k.last_used_at AS "lastUsedAt"
   FROM api_keys k
     JOIN projects p ON p.project_id = k.project_id
