@@ -1,5 +1,6 @@
 import { defineConfig } from "vitest/config"
 import { judgesMissing } from "./support/Judges.ts"
+import { LongestFirst } from "./support/Longest.ts"
 import { Summary } from "./support/Summary.ts"
 
 /** Tests that kill, upgrade, pack and install, or load tens of thousands of records: up to minutes each. */
@@ -26,6 +27,7 @@ export default defineConfig({
     // Far more than any test takes on an idle machine.
     testTimeout: 120_000,
     hookTimeout: 120_000,
+    sequence: { sequencer: LongestFirst },
     // For two cores, one of which PostgreSQL uses.
     maxWorkers: 2,
     projects: [

@@ -1,10 +1,10 @@
 /** The overview with one of each failure on it: every number is compared with a count of the database of its own. */
 import { assert, layer } from "../support/Vitest.ts"
-import { Effect } from "effect"
+import { Effect, Layer } from "effect"
 import { holding } from "../support/Locks.ts"
 import { open } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilRows } from "../support/Waiting.ts"
-import { fillProject, sessionOf, Shared } from "./Console.support.ts"
+import { fillProject, sessionOf, Shared, startConsole } from "./Console.support.ts"
 import { makeOutage } from "./Outage.support.ts"
 
 const textOf = (html: string) =>
@@ -37,7 +37,10 @@ const factsOf = (html: string) =>
 /** Returns the exact time of a cell. */
 const timeOf = (cell = "") => /datetime="([^"]*)"/.exec(cell)?.[1] ?? null
 
-layer(Shared.layer, { excludeTestServices: true })("the overview", (it) => {
+// One endpoint never answers.
+const server = Layer.effect(Shared, startConsole({ WEBHOOK_TIMEOUT: "500ms" }))
+
+layer(server, { excludeTestServices: true })("the overview", (it) => {
   it.effect("has no number that the database does not have, with one of each failure", function* () {
     const server = yield* Shared
     const sql = server.sql

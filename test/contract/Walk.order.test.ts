@@ -19,7 +19,11 @@ const slow = (limit: number) => {
 /** Returns the effective window of the bucket in seconds, as the answer reports it. */
 const secondsOf = ({ headers }: Answer) => Number(/;t=([0-9]+)$/.exec(String(headers["ratelimit"]))?.[1])
 
-const tooLarge: Change = { body: `{${" ".repeat(1_100 * 1024)}}`, headers: { "content-type": "application/json" } }
+/** Returns a body above the limit of an operation: 1 MiB for a batch, 256 KiB for the others. */
+const tooLargeFor = ({ receipt }: Sample): Change => ({
+  body: `{${" ".repeat((receipt === "batch" ? 1_024 : 256) * 1_024)}}`,
+  headers: { "content-type": "application/json" }
+})
 
 /** Returns changes with one fault each, all of which are found after the limiter. */
 const faultyOf = (sample: Sample): ReadonlyArray<Change> => [
@@ -34,8 +38,8 @@ const faultyOf = (sample: Sample): ReadonlyArray<Change> => [
   ...(sample.body === undefined
     ? [{ body: "{}" }]
     : [
-        tooLarge,
-        { ...tooLarge, chunked: true },
+        tooLargeFor(sample),
+        { ...tooLargeFor(sample), chunked: true },
         { headers: { "content-type": "text/plain" } },
         { body: "{" },
         { json: {} }
@@ -209,6 +213,7 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
         ["%00", "x".repeat(161)].map((id) => ({ params: { [name]: id } }))
       )
     ]
+    const tooLarge = tooLargeFor(sample)
     const test = Effect.fnUntraced(function* (change: Change) {
       problemOf(yield* send(requestOf(sample, own.token, { ...change, ...tooLarge })), 413, "body_too_large")
       problemOf(

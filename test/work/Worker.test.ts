@@ -1,6 +1,7 @@
 /** Workers, and the leases of dead ones, on PostgreSQL. */
 import { assert, layer } from "../support/Vitest.ts"
-import { ConfigProvider, Effect, Layer, Logger, Redacted, Scope } from "effect"
+import { PgClient } from "@effect/sql-pg"
+import { ConfigProvider, Context, Effect, Layer, Logger, Redacted, Scope } from "effect"
 import { SqlClient } from "effect/sql"
 import { Supervisor } from "../../src/work/Supervisor.ts"
 import { listWorkers, Worker } from "../../src/work/Worker.ts"
@@ -25,6 +26,26 @@ const worker = Effect.gen(function* () {
   const context = yield* Layer.buildWithMemoMap(layer, yield* Layer.makeMemoMap, yield* Effect.scope)
   return yield* Effect.provideContext(Worker, context)
 })
+
+const silent = (0x5d61n << 47n) | ((1n << 47n) - 1n)
+
+/**
+ * A database of its own, in which a session holds the lock of a worker, and then does nothing more: from the beginning of the
+ * file, as it counts as hung only after seconds.
+ */
+class Hung extends Context.Service<Hung, SqlClient.SqlClient>()("developer-api-service/test/work/Worker.test/Hung") {
+  static readonly layer = Layer.effect(
+    Hung,
+    Effect.gen(function* () {
+      const client = PgClient.layer({ url: yield* makeDatabase(), maxConnections: 2 })
+      const sql = Context.get(yield* Layer.build(client), SqlClient.SqlClient)
+      const connection = yield* sql.reserve
+      const lock = "SELECT pg_advisory_lock_shared(($1::bigint >> 32)::int, -1)"
+      yield* connection.execute(lock, [String(silent)], undefined)
+      return sql
+    })
+  )
+}
 
 const considersDead = (self: Worker["Service"], id: bigint | null) =>
   Effect.gen(function* () {
@@ -56,7 +77,9 @@ const looksAround = Effect.fnUntraced(function* (observer: Worker["Service"]) {
   )
 })
 
-layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })("a worker", (it) => {
+const services = Layer.merge(TestDatabase.layer, Hung.layer)
+
+layer(services, { excludeTestServices: true, timeout: "60 seconds" })("a worker", (it) => {
   it.effect("is alive to others while it runs, and dead within three seconds of its end", function* () {
     const sql = yield* SqlClient.SqlClient
     const self = yield* worker
@@ -87,7 +110,7 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     assert.isBelow(took, 3_000)
   })
 
-  it.effect("is listed with its role, version, host and last sign, from which one that hangs is told", function* () {
+  it.effect("is listed with its role, version, host and last sign", function* () {
     const sql = yield* SqlClient.SqlClient
     const listed = (id: bigint) =>
       Effect.map(Effect.orDie(listWorkers(sql)), (live) => live.filter((worker) => worker.id === id.toString(16)))
@@ -100,15 +123,6 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     yield* untilRows(listed(id), ([now]) => now !== undefined && now.silentSeconds < 0.4)
     yield* Scope.close(scope, yield* Effect.exit(Effect.void))
     yield* untilRows(listed(id), (rows) => rows.length === 0)
-
-    // A session that holds the lock of a worker, and then does nothing more. It is never the first.
-    const silent = (0x5d61n << 47n) | ((1n << 47n) - 1n)
-    const connection = yield* Effect.orDie(sql.reserve)
-    const run = (name: string) =>
-      Effect.orDie(connection.execute(`SELECT ${name}(($1::bigint >> 32)::int, -1)`, [String(silent)], undefined))
-    yield* run("pg_advisory_lock_shared")
-    yield* untilRows(listed(silent), ([worker]) => worker?.isHung === true)
-    yield* run("pg_advisory_unlock_shared")
   })
 
   it.effect("is the first if it has the lowest id of those that are alive", function* () {
@@ -209,5 +223,13 @@ layer(TestDatabase.layer, { excludeTestServices: true, timeout: "60 seconds" })(
     const [row] = yield* Effect.orDie(sql<{ readonly taken: boolean }>`
       SELECT pg_try_advisory_xact_lock(${String(self.id)}::bigint) AS taken`)
     assert.isTrue(row?.taken)
+  })
+
+  it.effect("that has its lock hangs when it has given no sign for 15 seconds", function* () {
+    const sql = yield* Hung
+    yield* untilRows(Effect.orDie(listWorkers(sql)), ([worker]) => worker?.isHung === true)
+    const [worker] = yield* Effect.orDie(listWorkers(sql))
+    assert.strictEqual(worker?.id, silent.toString(16))
+    assert.isAtLeast(worker?.silentSeconds ?? 0, 15)
   })
 })
