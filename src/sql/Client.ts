@@ -14,7 +14,7 @@
 import { PgClient, type PgConnection, PgPool } from "@effect/sql-pg"
 import { Data, Duration, Effect, Layer, Predicate, Random, Result, Stream } from "effect"
 import * as Reactivity from "effect/reactivity/Reactivity"
-import { SqlClient, type SqlConnection, SqlError } from "effect/sql"
+import { SqlClient, type SqlConnection, SqlError, type Statement } from "effect/sql"
 import { clearedSettings, type Pool } from "../platform/Pools.ts"
 
 type Connection = PgConnection.PgConnection
@@ -136,6 +136,19 @@ interface Options extends PgPool.Config {
   readonly onStandby: () => void
 }
 
+/**
+ * Compiles each statement with another compiler. A compiler keeps the text and the parameters of its statements in a `WeakMap`. Once a
+ * `WeakMap` is in the old generation, a minor collection keeps all values that were added to it since the one before, and promotes
+ * the parameters of the statements that were then in flight.
+ */
+const compiler: Statement.Compiler = {
+  dialect: "pg",
+  compile: (statement, withoutTransform) => PgClient.makeCompiler().compile(statement, withoutTransform),
+  get withoutTransform() {
+    return compiler
+  }
+}
+
 /** A connection is to be replaced, and has run no statement. */
 class Old extends Data.TaggedError("Old")<{ readonly connection: Connection }> {}
 
@@ -211,7 +224,7 @@ const make = Effect.fnUntraced(function* (pool: Pool, { isPooled, onStandby, ...
           ? Effect.fail(rolledBack)
           : Effect.void
       ),
-    compiler: PgClient.makeCompiler(),
+    compiler,
     driver: "pg",
     spanAttributes: [
       ["db.system.name", "postgresql"],
