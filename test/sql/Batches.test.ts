@@ -3,8 +3,9 @@ import { assert, describe, it, layer } from "../support/Vitest.ts"
 import { SqlClient } from "effect/sql"
 import { formatInstant, registerTimestamps } from "../../src/sql/Times.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
-import { Deferred, Effect, Exit, Fiber, Option, Tracer } from "effect"
+import { Context, Deferred, Effect, Exit, Fiber, Layer, Option, Tracer } from "effect"
 import { coalesce } from "../../src/sql/Batches.ts"
+import { clients, DatabaseUrl } from "../../src/sql/Connections.ts"
 import { until } from "../support/Waiting.ts"
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
@@ -220,6 +221,42 @@ describe("coalesced calls", () => {
     // The inputs take five megabytes. In some rounds, the process itself keeps something else.
     assert.isBelow(Math.min(...kept), 1_000_000)
   })
+})
+
+const reads = Layer.unwrap(
+  Effect.map(TestDatabase, ({ url }) => Layer.provide(Layer.fresh(clients.reads), DatabaseUrl.at(url)))
+)
+
+layer(TestDatabase.layer, { excludeTestServices: true })("a client", (it) => {
+  it.effect(
+    "keeps nothing of the parameters of a statement that has ended until the next full collection",
+    function* () {
+      const sql = Context.get(yield* Layer.build(reads), SqlClient.SqlClient)
+      const statements = Effect.forEach(
+        Array.from({ length: 16 }),
+        () =>
+          Effect.suspend(
+            () => sql`SELECT pg_sleep(0.1) WHERE ${Array.from({ length: 8_000 }, (_, i) => i + 0.5)}::float[] <> '{}'`
+          ),
+        { concurrency: "unbounded", discard: true }
+      )
+      const kept: Array<number> = []
+      for (let round = 0; round < 3; round++) {
+        collect("major")
+        const before = oldGeneration()
+        const running = yield* Effect.forkChild(statements)
+        yield* Effect.sleep(50)
+        collect("minor")
+        yield* Fiber.join(running)
+        yield* Effect.sleep(10)
+        collect("minor")
+        collect("minor")
+        kept.push(oldGeneration() - before)
+      }
+      // The parameters take three megabytes. In some rounds, the process itself keeps something else.
+      assert.isBelow(Math.min(...kept), 1_500_000)
+    }
+  )
 })
 
 const collect = (type: "major" | "minor") => {
