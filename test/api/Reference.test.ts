@@ -39,8 +39,12 @@ const samplesOf = async (page: Page) => {
   const more = page.getByRole("button", { name: /^Show all .* endpoints$/ })
   const samples = page.locator("pre").filter({ hasText: /^curl / })
   await samples.first().waitFor()
-  while ((await more.count()) > 0) await more.first().click()
-  await expect.poll(() => samples.count(), { timeout: 100_000, interval: 500 }).toBe(48)
+  // The sections of the page come one after the other.
+  const opened = async () => {
+    while ((await more.count()) > 0) await more.first().click()
+    return samples.count()
+  }
+  await expect.poll(opened, { timeout: 100_000, interval: 250 }).toBe(48)
   return samples.allInnerTexts()
 }
 

@@ -42,7 +42,5 @@ export const measure = Effect.fnUntraced(function* (
 }, Effect.scoped)
 
 export const command = Command.make("deliveries", flags, measure).pipe(
-  Command.withDescription(
-    "Webhooks per second, against graphile-worker and pg-boss, and the time from call to receiver"
-  )
+  Command.withDescription("Webhooks per second beside graphile-worker and pg-boss, and the time from call to receiver")
 )

@@ -52,7 +52,7 @@ export const measure = Effect.fnUntraced(function* (
     yield* graphileWorker(yield* databaseOf("graphile_worker"), endpoints, perEndpoint * count),
     yield* pgBoss(yield* databaseOf("pg_boss"), endpoints, perEndpoint * count)
   ]
-  const title = `${count} endpoints, ${perEndpoint} in flight to each`
+  const title = `endpoints: ${count}, in flight to each: ${perEndpoint}`
   const run = (contender: Contender) => drain({ ...whole, endpoints }, contender, deliveries)
   return text(fields, yield* compare(title, contenders, rounds, fields, run))
 }, Effect.scoped)

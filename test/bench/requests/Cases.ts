@@ -112,13 +112,7 @@ export const cases: Record<CaseName, Case> = {
     check: decodeReceipt,
     differing: [...differing, "display_name", "phone", "tags", "version"]
   },
-  replay: {
-    traffic: () => replayRequests,
-    status: 201,
-    etag: firstVersion,
-    replayed: true,
-    check: decodeReceipt
-  }
+  replay: { traffic: () => replayRequests, status: 201, etag: firstVersion, replayed: true, check: decodeReceipt }
 }
 
 /** Returns a function that returns the requests of a new connection one by one. */

@@ -1,7 +1,7 @@
 /**
- * The reference implementation: clients get, list, create and patch, written by hand on Fastify
- * and pg as a good engineer would, with the same work per request as the service: token, scopes, rate limit, request id,
- * validation, statements, events, ETag, replay, problems.
+ * The reference implementation: clients get, list, create and patch, written by hand on Fastify and pg as a good engineer
+ * would, with the same work per request as the service: token, scopes, rate limit, request id, validation, statements, ETag,
+ * replay, problems.
  *
  * Differences: it reports the faults of one slot of a request at a time, where the service gathers all (on its error path
  * only). It sends one statement at a time on each of its 20 connections, as pg does, where the service pipelines on as many

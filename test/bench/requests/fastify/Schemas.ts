@@ -36,18 +36,12 @@ export const mutationHeaders = {
   properties: { "idempotency-key": { type: "string", pattern: "^[A-Za-z0-9][A-Za-z0-9._:-]{7,159}$" } }
 }
 
+export const noQuery = { type: "object", additionalProperties: false }
+
 export const params = { type: "object", required: ["clientId"], properties: { clientId: text(160) } }
 
-export const listQuery = {
-  type: "object",
-  properties: {
-    limit: { type: "string", pattern: "^(?:[1-9][0-9]?|100)$", default: "50" },
-    cursor: text(512)
-  },
-  additionalProperties: false
-}
-
-export const noQuery = { type: "object", additionalProperties: false }
+const limit = { type: "string", pattern: "^(?:[1-9][0-9]?|100)$", default: "50" }
+export const listQuery = { ...noQuery, properties: { limit, cursor: text(512) } }
 
 export const client = {
   type: "object",
