@@ -146,30 +146,27 @@ const audience = `
   ) course`
 
 /** The columns of a campaign in the order of the contract, then the column that only operators see. */
-const columns = `${selectList({ id: "id", name: "name", status: "status" }, "campaigns")},
-  ${route("primary")} AS "primaryRoute", ${route("fallback")} AS "fallbackRoute", ${selectList(
-    { scheduledForLocal: "scheduled_for_local" },
-    "campaigns"
-  )}, ${timeZone} AS "timeZone", ${selectList(
-    {
-      scheduledAt: ["scheduled_for", "timestamptz"],
-      sendsPerMinute: ["sends_per_minute", "integer"],
-      startedAt: ["started_at", "timestamptz"]
-    },
-    "campaigns"
-  )}, ${selectList({
-    endedAt: [
-      "CASE WHEN campaigns.status IN ('completed', 'cancelled') THEN coalesce(ended_at, updated_at) END",
-      "timestamptz"
-    ]
-  })}, ${progress} AS progress, ${selectList(
-    {
-      version: ["version", "integer"],
-      createdAt: ["created_at", "timestamptz"],
-      updatedAt: ["updated_at", "timestamptz"]
-    },
-    "campaigns"
-  )}, eligible_count AS eligible`
+const columns = selectList({
+  id: "campaigns.id",
+  name: "campaigns.name",
+  status: "campaigns.status",
+  primaryRoute: route("primary"),
+  fallbackRoute: route("fallback"),
+  scheduledForLocal: "campaigns.scheduled_for_local",
+  timeZone,
+  scheduledAt: ["campaigns.scheduled_for", "timestamptz"],
+  sendsPerMinute: "campaigns.sends_per_minute",
+  startedAt: ["campaigns.started_at", "timestamptz"],
+  endedAt: [
+    "CASE WHEN campaigns.status IN ('completed', 'cancelled') THEN coalesce(ended_at, updated_at) END",
+    "timestamptz"
+  ],
+  progress,
+  version: "campaigns.version",
+  createdAt: ["campaigns.created_at", "timestamptz"],
+  updatedAt: ["campaigns.updated_at", "timestamptz"],
+  eligible: "eligible_count"
+})
 
 /** Reads campaigns of a project: `which` is a condition, an order and a limit. */
 export const list = (sql: SqlClient.SqlClient, projectId: ProjectId, which: Statement.Fragment) => sql<Listed>`

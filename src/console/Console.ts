@@ -10,6 +10,7 @@ import { clients } from "../sql/Connections.ts"
 import { once, statement } from "../sql/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/Text.ts"
+import type { ServiceUnavailable } from "../api/Problems.ts"
 import type { ActionServices } from "../project/Action.ts"
 import { actions } from "../project/Actions.ts"
 import { actionPath } from "./Html.ts"
@@ -31,7 +32,8 @@ type Page = (
   sql: SqlClient.SqlClient,
   request: PageRequest
 ) => Effect.Effect<Content, PageError | SqlError.SqlError, Services>
-type Response = HttpServerResponse.HttpServerResponse
+type Request = HttpServerRequest.HttpServerRequest
+type Responding = Effect.Effect<HttpServerResponse.HttpServerResponse, ServiceUnavailable>
 
 const pages = {
   "/console": overview,
@@ -66,16 +68,19 @@ const routes = HttpRouter.use(
     const sessions = yield* OperatorSessions
     const services = yield* Effect.context<Services>()
     const provideServices = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
-    const sessionOf = ({ cookies, url }: HttpServerRequest.HttpServerRequest) => sessions.find(cookies, url)
+    const sessionOf = ({ cookies, url }: Request) => sessions.find(cookies, url)
 
-    const withSession = (
-      respond: (session: Session, request: HttpServerRequest.HttpServerRequest) => Effect.Effect<Response>
-    ) =>
+    const withSession = (respond: (session: Session, request: Request) => Responding) =>
       Effect.gen(function* () {
         const request = yield* HttpServerRequest.HttpServerRequest
         const session = yield* sessionOf(request)
         if (Option.isNone(session)) return yield* signInPage
-        return sessions.extend(session.value, yield* respond(session.value, request))
+        const responding = Effect.catchTag(
+          respond(session.value, request),
+          "service_unavailable",
+          unavailable(session.value)
+        )
+        return sessions.extend(session.value, yield* responding)
       }).pipe(Effect.catchTag("service_unavailable", unavailable()))
 
     const pageRoute = (path: string, page: Page) =>
@@ -88,12 +93,11 @@ const routes = HttpRouter.use(
             elsewhere === undefined
               ? pageResponse({ title, project, session, url: request.url }, body, status)
               : Effect.succeed(HttpServerResponse.redirect(elsewhere, { status: 303 }))
-          ),
-          Effect.catchTag("service_unavailable", unavailable(session))
+          )
         )
       )
 
-    const formRoute = (respond: (form: URLSearchParams, session: Session) => Effect.Effect<Response>) =>
+    const formRoute = (respond: (form: URLSearchParams, session: Session) => Responding) =>
       withSession((session, request) =>
         Effect.flatMap(formOf(request), (form) =>
           sessions.hasToken(session, form.get("csrf") ?? "") ? respond(form, session) : foreignForm(session)
@@ -121,11 +125,9 @@ const routes = HttpRouter.use(
               provideServices
             )
           ).pipe(
-            Effect.catchTags({
-              Contended: () =>
-                errorPage("Not available", "Something else holds the record. Go back and try again.", 503, session),
-              service_unavailable: unavailable(session)
-            })
+            Effect.catchTag("Contended", () =>
+              errorPage("Not available", "Something else holds the record. Go back and try again.", 503, session)
+            )
           )
         )
       )
@@ -133,14 +135,7 @@ const routes = HttpRouter.use(
     yield* router.add(
       "POST",
       signOutPath,
-      formRoute((_, session) =>
-        sessions
-          .end(session)
-          .pipe(
-            Effect.andThen(Effect.map(signInPage, withoutCookie)),
-            Effect.catchTag("service_unavailable", unavailable(session))
-          )
-      )
+      formRoute((_, session) => Effect.andThen(sessions.end(session), Effect.map(signInPage, withoutCookie)))
     )
 
     yield* router.add(
@@ -182,14 +177,14 @@ const routes = HttpRouter.use(
  * Whether a page of another site has sent the sign-in form, which has no session and no token. Browsers send `Sec-Fetch-Site` over
  * HTTPS and to the loopback. Otherwise `Origin` is checked: `null` is that of the console, whose pages send no referrer.
  */
-const isCrossSite = ({ headers }: HttpServerRequest.HttpServerRequest) => {
+const isCrossSite = ({ headers }: Request) => {
   const { host, origin, "sec-fetch-site": site } = headers
   if (site !== undefined) return site !== "same-origin" && site !== "none"
   return origin !== undefined && origin !== "null" && URL.parse(origin)?.host !== host
 }
 
 /** Reads the form of a POST; an empty one if its body does not arrive. */
-const formOf = (request: HttpServerRequest.HttpServerRequest) =>
+const formOf = (request: Request) =>
   Effect.map(
     Effect.orElseSucceed(request.text, () => ""),
     paramsOf

@@ -31,16 +31,13 @@ interface Listed {
   readonly createdAt: string
 }
 
-const columns = `${selectList(
-  {
-    messageId: "id",
-    conversationId: "conversation_id",
-    deliveryStatus: "status",
-    attempts: "attempts",
-    createdAt: ["created_at", "timestamptz"]
-  },
-  "found"
-)}, (
+const columns = selectList({
+  messageId: "found.id",
+  conversationId: "found.conversation_id",
+  deliveryStatus: "found.status",
+  attempts: "found.attempts",
+  createdAt: ["found.created_at", "timestamptz"],
+  client: `(
     SELECT display_name FROM clients
     WHERE clients.project_id = found.project_id AND clients.id = CASE WHEN conversation_id IS NULL THEN (
       SELECT client_id FROM campaign_recipients AS recipient
@@ -50,9 +47,11 @@ const columns = `${selectList(
       SELECT client_id FROM conversations
       WHERE conversations.project_id = found.project_id AND conversations.id = found.conversation_id
     ) END
-  ) AS client, (
+  )`,
+  channel: `(
     SELECT display_name FROM channels WHERE channels.project_id = found.project_id AND channels.id = found.channel_id
-  ) AS channel`
+  )`
+})
 
 /**
  * A SQL condition: the outcome of a message is unknown and no attempt follows, so an operator must settle it. For a campaign's

@@ -165,7 +165,7 @@ describe("doctor", () => {
     const waiting = yield* examine({ env })
     assert.deepStrictEqual([waiting.status, findingsOf(waiting)], [0, ["work warning"]])
     assert.include(waiting.stdout, '"1 message of unknown outcome"')
-    assert.deepStrictEqual(yield* pasteAdvice(waiting, { env }), [["messages list --status unknown --project acme", 0]])
+    assert.deepStrictEqual(yield* pasteAdvice(waiting, { env }), [["messages list --project acme --status unknown", 0]])
     yield* sql`UPDATE messages SET attempting = true, available_at = now() - interval '2 minutes'`
     assertTrouble(yield* examine({ env }), "work", /^1 attempt was left/, /worker/)
     // Another cell serves the project, so the commands would not find it.

@@ -40,32 +40,25 @@ export const isDead =
   "finished_at IS NOT NULL AND replayed_by IS NULL AND coalesce(attempt_log -> -1 ->> 'statusCode', '') NOT LIKE '2__'"
 
 /** The columns of a delivery, in the order of the contract. `delivery` names a table with the columns of `deliveries`. */
-export const columnsOf = (delivery: string) => `
-  ${selectList(
-    {
-      id: "id",
-      installationId: "installation_id",
-      eventId: "event_id",
-      eventType: "event_type",
-      status: "status",
-      attempts: "attempts"
-    },
-    delivery
-  )}, (
-    SELECT ${nextAttemptAt(`${delivery}.available_at`)} FROM webhooks JOIN endpoint_health USING (project_id, installation_id)
-    WHERE project_id = ${delivery}.project_id AND installation_id = ${delivery}.installation_id
-  ) AS "nextAttemptAt",
-  (attempt_log -> -1 ->> 'statusCode')::int AS "lastStatusCode",
-  coalesce(dead_code, attempt_log -> -1 ->> 'errorCode') AS "lastErrorCode",
-  ${selectList(
-    {
-      replayOf: "replay_of",
-      replayedBy: "replayed_by",
-      createdAt: ["created_at", "timestamptz"],
-      finishedAt: ["finished_at", "timestamptz"]
-    },
-    delivery
-  )}`
+export const columnsOf = (delivery: string) =>
+  selectList({
+    id: `${delivery}.id`,
+    installationId: `${delivery}.installation_id`,
+    eventId: `${delivery}.event_id`,
+    eventType: `${delivery}.event_type`,
+    status: `${delivery}.status`,
+    attempts: `${delivery}.attempts`,
+    nextAttemptAt: `(
+      SELECT ${nextAttemptAt(`${delivery}.available_at`)} FROM webhooks JOIN endpoint_health USING (project_id, installation_id)
+      WHERE project_id = ${delivery}.project_id AND installation_id = ${delivery}.installation_id
+    )`,
+    lastStatusCode: "(attempt_log -> -1 ->> 'statusCode')::int",
+    lastErrorCode: "coalesce(dead_code, attempt_log -> -1 ->> 'errorCode')",
+    replayOf: `${delivery}.replay_of`,
+    replayedBy: `${delivery}.replayed_by`,
+    createdAt: [`${delivery}.created_at`, "timestamptz"],
+    finishedAt: [`${delivery}.finished_at`, "timestamptz"]
+  })
 
 /**
  * The state of a delivery as the API shows it. The expression is the same as in the index `deliveries_listed`, so that

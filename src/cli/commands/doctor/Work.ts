@@ -13,9 +13,17 @@ import { cli } from "../../Output.ts"
 import { failed, failure, ok, warning } from "./Checks.ts"
 
 const kinds = {
-  failing: ["endpoint that fails", "endpoints that fail", "webhooks list"],
-  dead: ["dead delivery", "dead deliveries", "deliveries list --status dead"],
-  unsettled: ["message of unknown outcome", "messages of unknown outcome", "messages list --status unknown"]
+  failing: ["endpoint that fails", "endpoints that fail", (id: string) => `\`${cli} webhooks list --project ${id}\``],
+  dead: [
+    "dead delivery",
+    "dead deliveries",
+    (id: string) => `\`${cli} deliveries list --project ${id} --status dead\``
+  ],
+  unsettled: [
+    "message of unknown outcome",
+    "messages of unknown outcome",
+    (id: string) => `\`${cli} messages list --project ${id} --status unknown\``
+  ]
 } as const
 
 /** Checks that no endpoint fails, and that no delivery or message waits for an operator or for a worker. */
@@ -35,9 +43,9 @@ export const work = Effect.gen(function* () {
     ...stuck
   ].flatMap(({ count, kind, project }) => {
     if (kind === "abandoned" || project === null) return []
-    const [one, many, list] = kinds[kind]
+    const [one, many, listIn] = kinds[kind]
     const least = count === (kind === "failing" ? failingMax : maxCount) ? "at least " : ""
-    return [{ what: `${least}${plural(count, one, many)}`, command: `\`${cli} ${list} --project ${project}\`` }]
+    return [{ what: `${least}${plural(count, one, many)}`, command: listIn(project) }]
   })
   const commands = found.map(({ command }) => command).join(" and ")
   return found.length === 0
