@@ -18,33 +18,6 @@ export const listWebhooks = listing(
 
 export const showWebhook = showing("showWebhook", "webhook for installation", details)
 
-/** Enables a webhook; its endpoint is tried at once. No change if the webhook is enabled already. */
-export const enableWebhook = Effect.fn("enableWebhook")(function* (projectId: ProjectId, installationId: string) {
-  const { webhook } = yield* changeWebhook(projectId, installationId, enable)
-  return webhook
-})
-
-/** `deadLettered` is the number of pending deliveries, which are dead-lettered soon; 0 if the webhook was disabled already. */
-export const disableWebhook = Effect.fn("disableWebhook")(function* (projectId: ProjectId, installationId: string) {
-  const { row, webhook } = yield* changeWebhook(projectId, installationId, disable)
-  return { webhook, deadLettered: row.deadLettered ?? 0 }
-})
-
-/** `change` returns no row if this database does not serve the project. */
-const changeWebhook = Effect.fnUntraced(function* <Row extends object>(
-  projectId: ProjectId,
-  installationId: string,
-  change: (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => Statement.Statement<Row>
-) {
-  const sql = yield* SqlClient.SqlClient
-  const { id } = yield* showWebhook(projectId, installationId)
-  const { actor } = yield* Operator
-  const [row] = yield* change(sql, { projectId, installationId: id }, actor)
-  if (row === undefined) return yield* new ProjectUnknown({ projectId })
-  yield* (yield* Notifier).changed(projectId, id)
-  return { webhook: yield* showWebhook(projectId, id), row }
-})
-
 interface Endpoint {
   readonly projectId: ProjectId
   readonly installationId: InstallationId
@@ -52,7 +25,7 @@ interface Endpoint {
 
 /** `deadLettered` does not count deliveries in flight, because their attempts go on. */
 const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql<{
-  readonly deadLettered: number | null
+  readonly deadLettered: number
 }>`
   WITH ${servedProject(sql, endpoint.projectId)},
   chosen AS (SELECT project_id, ${endpoint.installationId}::text AS installation_id FROM project),
@@ -74,7 +47,7 @@ const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) =>
     },
     "ended"
   )}
-  SELECT dead_lettered AS "deadLettered" FROM project LEFT JOIN ended ON true`
+  SELECT coalesce(dead_lettered, 0) AS "deadLettered" FROM project LEFT JOIN ended ON true`
 
 const enable = (sql: SqlClient.SqlClient, { installationId, projectId }: Endpoint, actor: string) => sql`
   WITH ${servedProject(sql, projectId)},
@@ -89,3 +62,24 @@ const enable = (sql: SqlClient.SqlClient, { installationId, projectId }: Endpoin
   ),
   ${recordAction(sql, { actor, action: "webhook.enable", target: installationId }, "enabled")}
   SELECT FROM project`
+
+/** Makes a function that changes a webhook. `change` returns no row if this database does not serve the project. */
+const changing = <Row extends object>(
+  name: string,
+  change: (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => Statement.Statement<Row>
+) =>
+  Effect.fn(name)(function* (projectId: ProjectId, installation: string) {
+    const sql = yield* SqlClient.SqlClient
+    const { installationId } = yield* showWebhook(projectId, installation)
+    const { actor } = yield* Operator
+    const [row] = yield* change(sql, { projectId, installationId }, actor)
+    if (row === undefined) return yield* new ProjectUnknown({ projectId })
+    yield* (yield* Notifier).changed(projectId, installationId)
+    return { ...row, webhook: yield* showWebhook(projectId, installation) }
+  })
+
+/** Enables a webhook; its endpoint is tried at once. No change if the webhook is enabled already. */
+export const enableWebhook = changing("enableWebhook", enable)
+
+/** `deadLettered` is the number of pending deliveries, which are dead-lettered soon; 0 if the webhook was disabled already. */
+export const disableWebhook = changing("disableWebhook", disable)

@@ -79,29 +79,20 @@ export const recordAction = (
     FROM ${sql(changed)}
   )`
 
-/** Records an action on a project that a command has carried out. */
-export const recordDone = Effect.fnUntraced(function* (projectId: ProjectId, action: Omit<Audited, "actor">) {
-  const sql = yield* SqlClient.SqlClient
-  const { actor } = yield* Operator
-  yield* sql`
-    WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
-    ${recordAction(sql, { ...action, actor }, "project")}
-    SELECT FROM project`
-})
+/** Makes a function that records what a command has done: in the audit of the project with an id, or with a key of that id. */
+const recording = (table: "projects" | "api_keys", column: "project_id" | "key_id") =>
+  Effect.fnUntraced(function* (id: string, action: Omit<Audited, "actor">) {
+    const sql = yield* SqlClient.SqlClient
+    const { actor } = yield* Operator
+    yield* sql`
+      WITH project AS (SELECT project_id FROM ${sql(table)} WHERE ${sql(column)} = ${id}),
+      ${recordAction(sql, { ...action, actor }, "project")}
+      SELECT FROM project`
+  })
 
-/** Records an action on a key in the audit of its project. */
-export const recordKeyAction = Effect.fnUntraced(function* (
-  action: "key.issue" | "key.revoke" | "key.rotate",
-  target: string,
-  detail = {}
-) {
-  const sql = yield* SqlClient.SqlClient
-  const { actor } = yield* Operator
-  yield* sql`
-    WITH key AS (SELECT project_id FROM api_keys WHERE key_id = ${target}),
-    ${recordAction(sql, { actor, action, target, detail }, "key")}
-    SELECT FROM key`
-})
+export const recordDone = recording("projects", "project_id")
+
+export const recordKeyAction = recording("api_keys", "key_id")
 
 interface ServiceEntry extends Pick<Entry, "target"> {
   readonly action: ServiceAction

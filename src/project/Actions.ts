@@ -118,7 +118,7 @@ export const actions = {
     description: "Enable a webhook; its endpoint is tried at once",
     ...on("installation"),
     run: ({ installation, projectId }) =>
-      Effect.map(enableWebhook(projectId, installation), (webhook) => ({
+      Effect.map(enableWebhook(projectId, installation), ({ webhook }) => ({
         title: "The webhook is enabled",
         message: `Its endpoint ${webhook.endpointUrl} is tried at once. Replay the time in which the webhook was disabled to send what it missed.`,
         document: itemOf(webhook)
@@ -275,7 +275,7 @@ export const actions = {
       const name = yield* keyNamed(projectId, key)
       const { revoke } = yield* ApiKeys
       const revoked = yield* Effect.mapError(revoke(KeyId.make(key)), () => lacks(projectId, "key", key))
-      yield* recordKeyAction("key.revoke", key)
+      yield* recordKeyAction(key, { action: "key.revoke", target: key })
       return {
         title: "The key is revoked",
         message: `Requests with the token of ${name} (${key}) are refused.`,

@@ -52,7 +52,7 @@ const issue = Command.make(
       expiresIn,
       memberId: yield* Effect.transposeOption(Option.map(member, memberId))
     })
-    yield* recordKeyAction("key.issue", key.keyId, { name, scopes: key.scopes })
+    yield* recordKeyAction(key.keyId, { action: "key.issue", target: key.keyId, detail: { name, scopes: key.scopes } })
     yield* answer(json, document(key), shown(key))
   }, onKeys)
 ).pipe(
@@ -89,7 +89,7 @@ const revoke = Command.make(
   Effect.fn(function* ({ json, key }) {
     const keys = yield* ApiKeys
     const revoked = yield* keys.revoke(yield* keyId(key))
-    yield* recordKeyAction("key.revoke", revoked.keyId)
+    yield* recordKeyAction(revoked.keyId, { action: "key.revoke", target: revoked.keyId })
     yield* answer(json, revoked, `Key ${revoked.keyId} is revoked since ${revoked.revokedAt.toISOString()}`)
   }, onKeys)
 ).pipe(described("Revoke a key: its token is refused from the next second on", { "--key 4fGh8Kp2LmQx": "" }))
@@ -108,7 +108,7 @@ const rotate = Command.make(
     const keys = yield* ApiKeys
     const old = yield* keyId(key)
     const renewed = yield* keys.rotate(old, grace)
-    yield* recordKeyAction("key.rotate", old, { renewed: renewed.keyId })
+    yield* recordKeyAction(old, { action: "key.rotate", target: old, detail: { renewed: renewed.keyId } })
     const note = `The old key ${old} is accepted for ${Duration.format(grace)} more, or until it expires.`
     yield* answer(json, document(renewed), `${shown(renewed)}\n${note}`)
   }, onKeys)
