@@ -3,7 +3,7 @@ import { Console, Effect, Option, Schedule } from "effect"
 import { Command, Flag } from "effect/cli"
 import { count, progress } from "./Options.ts"
 import { compare, text } from "./Report.ts"
-import { type CaseName, caseNames, cases, clients, command as post, requestsOf } from "./requests/Cases.ts"
+import { type CaseName, caseNames, cases, clients, command as post, fields, requestsOf } from "./requests/Cases.ts"
 import { ask, compareAnswers, sample } from "./requests/Check.ts"
 import type { RoundPlan } from "./requests/load.ts"
 import { person } from "./requests/Seed.ts"
@@ -27,8 +27,6 @@ const flags = {
     Flag.withDescription("Compare with the service of another checkout instead of Fastify")
   )
 }
-
-export const fields = ["requestsPerSecond", "p50", "p95", "p99", "cpuMicros", "promoted", "loadBusy"] as const
 
 /** Runs one round. A sample of answers is checked meanwhile, with requests like those of one more connection. */
 const runRound = Effect.fnUntraced(function* (plan: RoundPlan) {

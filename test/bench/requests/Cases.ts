@@ -76,6 +76,9 @@ const differing = ["id", "external_id", "created_at", "updated_at"]
 const round = randomUUID()
 let connections = 0
 
+/** The figures of a round. */
+export const fields = ["requestsPerSecond", "p50", "p95", "p99", "cpuMicros", "promoted", "loadBusy"] as const
+
 export const caseNames = ["get", "list", "create", "patch", "replay"] as const
 export type CaseName = (typeof caseNames)[number]
 

@@ -7,14 +7,12 @@ import { readFileSync } from "node:fs"
 import { cpuMillis } from "../Cpu.ts"
 import { quantile } from "../Figures.ts"
 import type { Promoted } from "../Promoted.ts"
-import { type CaseName, cases } from "./Cases.ts"
-import type { fields } from "../requests.ts"
-import type { Server } from "./Servers.ts"
+import { type CaseName, cases, type fields } from "./Cases.ts"
 
 /** The argument of a round. */
 export interface RoundPlan {
   readonly case: CaseName
-  readonly server: Server
+  readonly server: { readonly name: string; readonly pid: number; readonly url: string; readonly promoted: string }
   readonly token: string
   readonly connections: number
   readonly seconds: number
