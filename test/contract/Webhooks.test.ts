@@ -283,7 +283,7 @@ layer(api, { excludeTestServices: true })("a command on a webhook", (it) => {
     yield* webhooks.configured({ eventTypes: [created] })
     yield* webhooks.setHealth(parked)
     const retryable = "Only a dead delivery can be retried: this one is "
-    const disabled = "The webhook is disabled: configure it again first."
+    const disabled = "The webhook is disabled. Enable it first: configuring it again does so."
     for (const [status, type, whileEnabled, whileDisabled] of [
       ["dead", created, undefined, disabled],
       ["dead", updated, "The webhook no longer subscribes to the delivery's event type.", disabled],

@@ -48,7 +48,7 @@ const maxRetryCommands = 20
 export const notRetriable: Readonly<Record<string, string>> = {
   delivered: "Only a dead delivery can be retried: this one is delivered. A replay can send it again.",
   pending: "Only a dead delivery can be retried: this one is sent at its nextAttemptAt.",
-  disabled: "The webhook is disabled: configure it again first.",
+  disabled: "The webhook is disabled. Enable it first: configuring it again does so.",
   replayed: "A replay has delivered this delivery: its replayedBy is the id of the other.",
   exhausted: `A delivery is retried at most ${maxRetryCommands} times. A replay can send it again.`,
   unsubscribed: "The webhook no longer subscribes to the delivery's event type."
