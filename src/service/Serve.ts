@@ -178,16 +178,17 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
 
 /**
  * Changes rules of V8 for the memory of this process, measured with `npm run bench -- memory` and `-- requests`, each rule by itself
- * (2026-11-28 and 29). The process holds 125 MiB when idle and 278 MiB after a minute of load:
+ * (2026-11-28 and 29). The process holds 125 MiB when idle and 234 MiB after a minute of load:
  *
- * - The old generation is collected when it has grown to 1.5 times its size after the previous collection. By default, V8 lets
- *   it grow to a multiple of the memory in use: the process then holds 554 MiB under load. It costs no CPU that can be measured.
+ * - The old generation is collected when it has grown to 1.3 times its size after the previous collection. By default, V8 lets
+ *   it grow to a multiple of the memory in use: the process then holds 554 MiB under load; with 1.5 times, 247 to 298 MiB. It costs
+ *   no CPU that can be measured.
  * - Pretenuring is off: no object is allocated directly in the old generation. With pretenuring, V8 predicts from a sample which
  *   objects live long, and includes objects of requests: 4,100 bytes are then promoted for a request instead of 230, three runs in turns
  *   (`test/faults/Memory.test.ts`), and a get takes 1.5 of the CPU.
  */
 const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
-  setFlagsFromString("--heap-growing-percent=50")
+  setFlagsFromString("--heap-growing-percent=30")
   setFlagsFromString("--no-allocation-site-pretenuring")
 })
 
