@@ -49,7 +49,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
       const listed = (status: MessageStatus) =>
         Effect.map(
           Effect.orDie(find(sql, ProjectId.make(projectId), { ...all, status }, { after: null, limit: 10 })),
-          ({ items }) => items.map((message) => Struct.omit(message, ["createdAt", "lastErrorCode"]))
+          ({ items }) =>
+            items.map(Struct.pick(["messageId", "conversationId", "deliveryStatus", "attempts", "client", "channel"]))
         )
       const others = yield* stuck
       for (const [attempt, state] of [...Array<string>(maxAttempts - 1).fill("pending"), "unknown"].entries()) {
