@@ -33,11 +33,11 @@ const foundation: Readonly<Record<string, ReadonlyArray<string>>> = {
   secrets: ["platform"],
   telemetry: ["platform"],
   sql: ["telemetry", "platform", "api"],
-  operators: ["sql", "platform", "api"],
   work: ["sql", "telemetry", "platform"],
   outbound: ["telemetry", "platform"],
   outbox: ["work", "sql", "telemetry", "api"],
-  commands: ["operators", "work", "sql", "telemetry", "secrets", "platform", "api"],
+  commands: ["work", "sql", "telemetry", "secrets", "platform", "api"],
+  operators: ["commands", "sql", "platform", "api"],
   http: ["commands", "operators", "outbound", "work", "sql", "secrets", "telemetry", "platform", "api"]
 }
 

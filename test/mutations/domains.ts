@@ -241,7 +241,7 @@ export const domains = [
   mutating("project/Offboarding.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
   mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),
   mutating("messaging/Messages.ts", "console/Lists")("AND messages.available_at IS NULL", ""),
-  mutating("commands/Operated.ts", "console/Browser")("FROM claim WHERE changed", "FROM claim WHERE false"),
+  mutating("operators/Operated.ts", "console/Browser")("FROM claim WHERE changed", "FROM claim WHERE false"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),

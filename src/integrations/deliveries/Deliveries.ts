@@ -9,7 +9,7 @@ import { details, type Filter, find } from "./DeliveryList.ts"
 import { installationExists } from "../endpoints/WebhookList.ts"
 import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
 import { type Mutation, plain } from "../../commands/Command.ts"
-import { operated } from "../../commands/Operated.ts"
+import { operated } from "../../operators/Operated.ts"
 
 export const listDeliveries = Effect.fn("listDeliveries")(function* (
   projectId: ProjectId,

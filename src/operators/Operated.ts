@@ -3,10 +3,10 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { ValidationFailed } from "../api/Problems.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { type Audited, Operator, recordAction } from "../operators/Audit.ts"
-import { Refused, requireProject } from "../operators/Refusals.ts"
-import { command, type Mutation } from "./Command.ts"
-import { mutate, Mutations } from "./Mutations.ts"
+import { type Audited, Operator, recordAction } from "./Audit.ts"
+import { Refused, requireProject } from "./Refusals.ts"
+import { command, type Mutation } from "../commands/Command.ts"
+import { mutate, Mutations } from "../commands/Mutations.ts"
 
 interface Operation extends Pick<Audited, "action" | "detail"> {
   readonly projectId: ProjectId
