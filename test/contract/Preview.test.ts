@@ -4,7 +4,7 @@ import { Effect, Fiber } from "effect"
 import { problemOf } from "../support/ContractAnswers.ts"
 import { holding } from "../support/Locks.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
-import { until } from "../support/Waiting.ts"
+import { untilRows } from "../support/Waiting.ts"
 
 const path = (installationId: string) => `/api/v1/developer/integrations/${installationId}/preview`
 
@@ -38,31 +38,44 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
     }
   })
 
-  it.effect("is answered before the many that another project has asked for", function* () {
-    const { seed, send } = yield* TestServer
-    const records = Array.from({ length: 1_000 }, (_, n) => ({
-      entityType: "contact" as const,
-      externalId: `${n}`,
-      fields: { name: `Client ${n}` }
-    }))
-    const ids = Array.from({ length: 16 }, (_, n) => `ins-${n}`)
-    const installations = ids.map((id) => ({ ...installation, id, stagedRecords: records }))
-    const busy = yield* seed({ installations, clients: [] })
+  it.effect("is one statement of a project at a time, which equal requests share, in turns with others", function* () {
+    const { seed, send, sql } = yield* TestServer
+    const bucket = { limit: 1_000, windowSeconds: 86_400 }
+    const busy = yield* seed({
+      project: { rateLimits: { read: bucket, write: bucket, messages: bucket } },
+      installations: ["a", "b", "c", "d", "e", "f"].map((id) => ({ ...installation, id }))
+    })
     const other = yield* seed(project)
     const finished: Array<string> = []
-    const ask = (id: string, token: string) =>
-      Effect.map(send({ method: "POST", path: path(id), token }), ({ status }) => {
+    const fibers: Array<Fiber.Fiber<void>> = []
+    const ask = Effect.fnUntraced(function* (token: string, id: string) {
+      const answer = Effect.map(send({ method: "POST", path: path(id), token }), ({ status }) => {
         assert.strictEqual(status, 200)
         finished.push(id)
       })
-    const many = yield* Effect.forkChild(
-      Effect.forEach(ids, (id) => ask(id, busy.token), { concurrency: "unbounded", discard: true })
-    )
-    // When the first is answered, all others wait.
-    yield* until(() => finished.length > 0)
-    yield* ask("ins", other.token)
-    yield* Fiber.join(many)
-    assert.isBelow(finished.indexOf("ins"), ids.length - 2, finished.join())
+      fibers.push(yield* Effect.forkChild(answer))
+    })
+    let reads = 0
+    /** The number of previews that the busy project has asked for, by what it has left of its limit. */
+    const asked = Effect.map(send({ path: "/api/v1/developer/credential", token: busy.token }), ({ headers }) => {
+      reads++
+      return bucket.limit - reads - Number(/;r=(\d+)/.exec(String(headers["ratelimit"]))?.[1])
+    })
+    const waiting = Effect.orDie(sql`SELECT FROM pg_locks WHERE NOT granted AND relation = 'staged_contacts'::regclass`)
+
+    const { release } = yield* holding(sql, sql`LOCK TABLE staged_contacts IN ACCESS EXCLUSIVE MODE`)
+    for (const ids of [["a"], ["b"], ["c", "d", "e", "f"], ["b", "b"]]) {
+      for (const id of ids) yield* ask(busy.token, id)
+      yield* untilRows(asked, (count) => count === fibers.length)
+    }
+    yield* untilRows(waiting, ({ length }) => length > 0)
+    assert.isAtMost((yield* waiting).length, 1)
+    yield* ask(other.token, "ins")
+    yield* untilRows(waiting, ({ length }) => length > 1)
+    yield* release
+    for (const fiber of fibers) yield* Fiber.join(fiber)
+    // Those that asked last for `b` got the answer of the first.
+    assert.isBelow(finished.lastIndexOf("b"), finished.length - 1, finished.join())
   })
 
   it.effect("waits for no concurrent change and reads committed data", function* () {
