@@ -8,6 +8,7 @@ import { callTool, mcpRequest, resultOf, rpcOf } from "../support/Mcp.ts"
 import { freePort } from "../support/Process.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
+import { vi } from "vitest"
 
 const codeOf = ({ text }: Answer): unknown => JSON.parse(text).code
 
@@ -165,6 +166,17 @@ layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents
     assert.deepStrictEqual(yield* fourth.end(ping), [429, '"read";r=0'])
     const unsent = mcpRequest(token, "tools/call", { name: "sendMessage", arguments: {} })
     assert.include((yield* send(url, unsent)).headers["ratelimit"], '"messages";r=0')
+  })
+
+  it.effect("writes the list of tools once for all tokens with the same scopes", function* () {
+    const [one, other] = [yield* opened, yield* opened]
+    const first = yield* one.ask(mcpRequest(one.token, "tools/list", {}))
+    const stringify = vi.spyOn(JSON, "stringify")
+    yield* Effect.addFinalizer(() => Effect.sync(() => stringify.mockRestore()))
+    const second = yield* other.ask(mcpRequest(other.token, "tools/list", {}))
+    const written = stringify.mock.calls.filter(([value]) => Array.isArray(value) && value.length > 40)
+    assert.lengthOf(written, 0)
+    assert.strictEqual(second.text, first.text)
   })
 
   it.effect("is POST alone", function* () {

@@ -112,7 +112,8 @@ layerOf({ WEBHOOK_RETRY_SCHEDULE: "50ms" })("a delivery to an allowed network", 
     const to = yield* receiver(status(500))
     for (const [url, lastStatusCode, lastErrorCode] of [
       [to.url, 500, null],
-      [server.url, null, "address_refused"]
+      [server.url, null, "address_refused"],
+      [`http://127.0.0.1:${new URL(server.databaseUrl).port}/`, null, "address_refused"]
     ] as const) {
       const { created, deliveries, list, show, subscribe } = yield* openReads()
       yield* subscribe("shop", url)
