@@ -4,6 +4,7 @@ import { hanging, mutating } from "./Mutation.ts"
 const batches = mutating("crm/Batches.ts", "contract/Batches")
 const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")
 const evaluation = mutating("integrations/imports/Evaluation.ts", "integrations/imports/Preview")
+const previews = mutating("integrations/imports/Preview.ts", "contract/Preview")
 const outcomes = mutating("messaging/providers/Connectors/Connector.ts", "messaging/providers/Connectors.outcomes")
 const attempts = mutating("messaging/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Campaigns/Changes.ts", "campaigns/Schedule")
@@ -51,6 +52,8 @@ export const domains = [
   evaluation('.replace(/^00/, "+")', ""),
   evaluation("(counts.get(externalField) ?? 0) + 1", "1"),
   evaluation("Object.entries(fields).toSorted(byName)", "Object.entries(fields)"),
+  previews(', asksFor: hashOf("preview", projectId, id)', ""),
+  previews('names: [hashOf("preview", projectId)]', "names: []"),
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
   outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/providers/Connectors.outcomes"),
   outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/providers/Connectors.outcomes"),

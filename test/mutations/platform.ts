@@ -86,6 +86,11 @@ export const platform = [
     "clientTtl: Infinity"
   ),
   mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")('"EMFILE", ', ""),
+  mutating("outbound/Connections.ts", "integrations/WebhookReads")("named.has(port) || ", ""),
+  mutating("outbound/Exchange.ts", "outbound/Exchange")(
+    "if (this.body.byteLength < this.read + chunk.byteLength) {",
+    "if (this.read === 0) this.body = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)\n    else {"
+  ),
   mutating("integrations/deliveries/DeliveryLoop/Results.ts", "integrations/deliveries/DeliverRecovery")(
     "if (isUnsent(outcome)) return",
     "if (false) return"
@@ -174,6 +179,7 @@ export const platform = [
   ),
   mutating("work/Worker.ts", "cli/doctor")('ORDER BY "startedAt", id`', "LIMIT 0`"),
   listening('|| !isLoopbackHost(request.headers["host"] ?? "")', ""),
+  listening('request.headers["origin"] !== undefined || ', ""),
   listening("isRefused ? 401", "false ? 401"),
   listening("json && !isRefused", "json"),
   listening("oneLine(redactSecrets(", "(("),

@@ -29,6 +29,8 @@ export const server = [
   bodies("if (text.length < 5 * limits.members) return undefined", "return undefined", "contract/Walk.bodies"),
   bodies("text.length > usualBody.bytes ? limits.entries : Infinity", "Infinity", "contract/Walk.bodies"),
   bodies("walk.entries += entries", ""),
+  bodies("const maxDepth = 32", "const maxDepth = 64"),
+  bodies("const maxEntries = 1_000", "const maxEntries = 10_000"),
   bodies("if (faults.length <= maxFaults) faults.push", "faults.push", "contract/Walk.bodies"),
   mutating("api/schema/Faults.ts", "contract/Walk.bodies")("cut(String(name), maxName)", "String(name)"),
   mutating("api/schema/Faults.ts", "contract/Walk.bodies")("count >= maxFaults ||", ""),
@@ -57,6 +59,7 @@ export const server = [
   mcp("hold(credential.buckets, current, now)", "Effect.succeed(Effect.void)"),
   mutating("http/limits/RateLimits.ts", "contract/Mcp")(": holdFirst(others)", ": holdFirst([])"),
   mutating("http/limits/RateLimits.ts", "contract/Mcp")("{ tokens: 0, taken: 1 }", "{ tokens: 0, taken: 0 }"),
+  mutating("http/mcp/Tools.ts", "contract/Mcp")("if (lists.size < maxLists) lists.set(key, list)", ""),
   mcp("return charged(() => Effect.succeed(accepted))", "return Effect.succeed(accepted)"),
   mcp(
     "if (call === undefined) return charged(() => answer(",
