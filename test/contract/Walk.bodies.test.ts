@@ -25,9 +25,13 @@ const padded = (sample: Sample, bytes: number) => {
 const bytes = (...parts: ReadonlyArray<string | ReadonlyArray<number>>) =>
   Buffer.concat(parts.map((part) => (typeof part === "string" ? Buffer.from(part) : Buffer.from([...part]))))
 
+/** A member that is a number and not 0. */
+const number = /":([1-9]\d*)([,}])/
+
 layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
   const walkBodies = walking(it, hasBody)
   const walkBodiless = walking(it, ({ body }) => body === undefined)
+  const walkNumbers = walking(it, ({ body }) => number.test(JSON.stringify(body)))
   const walkPatches = walking(it, ({ method, required = [] }) => method === "PATCH" && required.length === 0)
 
   walkBodiless("refuses any body", function* (_, ask) {
@@ -152,6 +156,13 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     const good = JSON.stringify(sample.body)
     const first = Object.keys(sample.body ?? {}).map((name) => `${JSON.stringify(name)}:[],`)
     assert.strictEqual((yield* ask({ body: good.replace("{", () => `{${first.join("")}`) })).status, sample.status)
+  })
+
+  walkNumbers("reads a number as a double, however it is written", function* (sample, ask) {
+    for (const form of ["$1.0", "$1e0", "$1.00000000000000000001"]) {
+      const body = JSON.stringify(sample.body).replace(number, `":${form}$2`)
+      assert.strictEqual((yield* ask({ body })).status, sample.status, body)
+    }
   })
 
   walkBodies("refuses U+0000 and unpaired surrogates in every string of the body", function* (sample, ask) {
