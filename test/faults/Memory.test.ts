@@ -18,7 +18,7 @@ const rate = 1_000
 const crm = "/api/v1/developer/crm"
 const plenty = { limit: 1_000_000, windowSeconds: 1 }
 
-it("a service under mixed load holds at most 250 MiB, at the end at most 1.2 times that after a minute, and promotes at most 1.5 KB a request", async () => {
+it("a service under mixed load holds at most 250 MiB, at the end at most 1.2 times that after a minute, and promotes at most 1.5 KB a request and 2 KB a list", async () => {
   const databaseUrl = await database()
   const token = await project(databaseUrl, {
     project: {
@@ -48,10 +48,11 @@ it("a service under mixed load holds at most 250 MiB, at the end at most 1.2 tim
       method: "tools/call",
       params: { name, arguments: args }
     })
+  const list = (): LoadRequest => ({ name: "list", bytes: request("GET", `${crm}/clients?limit=50`, token) })
   let sent = 0
   const mix: ReadonlyArray<(key: string) => LoadRequest> = [
     (key) => ({ name: "get", bytes: request("GET", `${crm}/clients/c${key.length}`, token) }),
-    () => ({ name: "list", bytes: request("GET", `${crm}/clients?limit=50`, token) }),
+    list,
     (key) => ({ name: "create", bytes: request("POST", `${crm}/clients`, token, key, { displayName: key }) }),
     (key) => ({ name: "deal", bytes: request("POST", `${crm}/deals`, token, key, { title: key }) }),
     (key) => ({ name: "send", bytes: request("POST", messages, token, key, { text: key }) }),
@@ -93,6 +94,12 @@ it("a service under mixed load holds at most 250 MiB, at the end at most 1.2 tim
   const perAnswer = (bytes - half.bytes) / (answers - half.answers)
   console.log(`${perAnswer.toFixed(0)} bytes are promoted for an answer`)
   assert.isAtMost(perAnswer, 1_500)
+  const { answers: lists } = await load({ url: service.url, nextRequest: list, seconds: 5, rate, connections: 50 })
+  assert.deepStrictEqual([...lists.keys()], ["list 200"])
+  const ofLists = await promoted()
+  const perList = (ofLists.bytes - bytes) / (ofLists.answers - answers)
+  console.log(`${perList.toFixed(0)} bytes are promoted for a list`)
+  assert.isAtMost(perList, 2_048)
   console.log(`MiB after each tenth of ${minutes} minutes: ${held.map((mebibytes) => mebibytes.toFixed(0)).join(", ")}`)
   assert.isAtMost(Math.max(...held), 250)
   // Absent in a run of less than a minute, in which a process is still warming up.
