@@ -178,7 +178,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
 
 /**
  * Changes rules of V8 for the memory of this process, measured with `npm run bench -- memory` and `-- requests`, each rule by itself
- * (2026-11-28 and 29). The process holds 125 MiB when idle and 234 MiB after a minute of load:
+ * (2026-11-28 and 29). The process holds 126 to 149 MiB when idle and 236 to 254 MiB under load:
  *
  * - The old generation is collected when it has grown to 1.3 times its size after the previous collection. By default, V8 lets
  *   it grow to a multiple of the memory in use: the process then holds 554 MiB under load; with 1.5 times, 247 to 298 MiB. It costs
