@@ -104,7 +104,7 @@ const documentMembers = (declaration: string): string => {
     .join("\n")
 }
 
-/** Declares the members of RFC 9457 in each class of a problem, because those of the framework have no texts. */
+/** Declares the members of RFC 9457 in each class of a problem, because the inherited declarations have no descriptions. */
 const declareProblemMembers = (declaration: string): string =>
   declaration.replaceAll(/^export declare class \w+ extends (\w+_base) \{$/gm, (line, base) => {
     const inherited = (name: string) => `InstanceType<typeof ${base}>["${name}"]`

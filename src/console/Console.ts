@@ -175,7 +175,7 @@ const routes = HttpRouter.use(
 
 /**
  * Whether a page of another site has sent the sign-in form, which has no session and no token. Browsers send `Sec-Fetch-Site` over
- * HTTPS and to the loopback. Otherwise `Origin` is checked: `null` is that of the console, whose pages send no referrer.
+ * HTTPS and to the loopback. Without it, `Origin` is checked. The console's own pages send `Origin: null`, because they send no referrer.
  */
 const isCrossSite = ({ headers }: Request) => {
   const { host, origin, "sec-fetch-site": site } = headers

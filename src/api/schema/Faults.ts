@@ -234,7 +234,10 @@ const discriminatorOf = ({ ast }: Schema.Top) => {
   return { member: String(first[0]?.name), values }
 }
 
-/** Lists the faults of the members of a body: that of the discriminator alone if it has one, as the required members depend on it. */
+/**
+ * Lists the faults of the members of a body. If the discriminator has a fault, lists this fault alone, because the discriminator
+ * decides which members are required.
+ */
 const faultsOfVariant = (schema: Schema.Top, body: unknown): ReadonlyArray<LocatedFault> => {
   const discriminator = discriminatorOf(schema)
   if (discriminator === undefined || !Predicate.isObject(body)) return faultsOfSlot("body", schema, body, strict)

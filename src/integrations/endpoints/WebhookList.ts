@@ -168,7 +168,7 @@ export interface DueEndpoint extends Listed {
   readonly behind: number
 }
 
-/** Seconds after which operators are told that the oldest due delivery waits. */
+/** Operators are told of a due delivery that has waited for this many seconds. */
 export const overdueAfter = 5
 
 /** Maximum number of endpoints that `listDue` reads. */

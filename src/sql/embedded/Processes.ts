@@ -106,10 +106,8 @@ export interface Privileges {
 }
 
 /**
- * Finds the user that runs PostgreSQL. It is the user of this process. If that is root, it is the first of these that exists:
- * - the owner of `data` (the directory of the cluster), unless that is root;
- * - `postgres`;
- * - `nobody`.
+ * Finds the user that runs PostgreSQL: the user of this process, or, if that is root, the first that exists of the owner of `data`
+ * (the directory of the cluster, unless root owns it), `postgres` and `nobody`.
  *
  * Fails if this user cannot enter the directory above `data`, which exists.
  */
