@@ -64,14 +64,21 @@ export interface Kind<Args, Problem> {
    * free. `claim` has the columns of `decided`.
    */
   readonly effect: (form: Form) => Statement.Fragment
-  /** An expression for a value that only the first run of a command returns; it is not stored. */
-  readonly returning?: (form: Form) => Statement.Fragment
   /**
-   * The types of the change's events, and the common table expressions after `effect` that append them. They and `returning` are
-   * left out for a project without subscribers to these types, because PostgreSQL prepares them for each statement.
+   * The events of the change, by `eventsOf`. Their SQL is left out for a project without subscribers to their types, because
+   * PostgreSQL prepares it for each statement.
    */
-  readonly events?: { readonly types: ReadonlyArray<EventType>; readonly appended: Statement.Fragment }
+  readonly events?: Events
   readonly problems: Problems<Problem>
+}
+
+/** The events of a change of many commands. */
+export interface Events {
+  readonly types: ReadonlyArray<EventType>
+  /** Common table expressions, after `effect`, that append the events and their deliveries. */
+  readonly appended: Statement.Fragment
+  /** An expression for the installations that got deliveries. Only the first run of a command returns them; they are not stored. */
+  readonly installations: (distinct: Statement.Fragment) => Statement.Fragment
 }
 
 export interface Attempt<Returned> {
@@ -93,7 +100,7 @@ interface Parts {
   /** A query of the commands, with the columns `ord`, `project_id`, `key`, `fingerprint`, `at`, `origin` and the arguments. */
   readonly requested: Statement.Fragment
   readonly isOne: boolean
-  /** A condition, as `AND …`, without which the project of a command has no row. */
+  /** A further condition on the project of a command, as `AND …`. */
   readonly entering?: Statement.Fragment | undefined
   readonly decided: Statement.Fragment
   readonly effect: Statement.Fragment
@@ -193,8 +200,8 @@ export const undecided = "undecided"
 
 /**
  * Returns the texts of a kind's statement: for many commands, for one command, and for one command that waits for locked
- * records; the first two also without events. These have no row for a command whose project has a subscriber in the database, so that
- * the command runs alone, with its events. The only parameters are the commands.
+ * records. The first two also exist without events: if a project has a subscriber in the database, its command has no row, and runs
+ * alone, with its events. The only parameters are the commands.
  */
 export const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Problem>) => {
   const code = (text: string) => sql.literal(`'${text}'`)
@@ -231,7 +238,7 @@ export const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args
     many: textOf(sql, kind, requested(requestedMany), many, entering),
     one: textOf(sql, kind, requested(requestedOne), { ...skipping, ...one }, entering)
   })
-  const { events, returning: _, ...unsubscribed } = kind
+  const { events, ...unsubscribed } = kind
   return {
     subscribed: skippingTexts(kind),
     unsubscribed: events && skippingTexts(unsubscribed, withoutSubscribers(sql, events.types)),
@@ -246,7 +253,7 @@ export const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args
 
 const textOf = <Args, Problem>(
   sql: SqlClient.SqlClient,
-  { decided, effect, events, returning }: Kind<Args, Problem>,
+  { decided, effect, events }: Kind<Args, Problem>,
   requested: Statement.Fragment,
   form: Form & { readonly isOne?: true },
   entering?: Statement.Fragment
@@ -257,7 +264,7 @@ const textOf = <Args, Problem>(
     entering,
     decided: decided(form),
     effect: events === undefined ? effect(form) : sql`${effect(form)}, ${events.appended}`,
-    returning: returning?.(form)
+    returning: events?.installations(form.distinct)
   }).compile()
   return text
 }

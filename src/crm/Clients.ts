@@ -29,15 +29,7 @@ import { type Command, plain, preconditionFailed } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
 import { lookup } from "../sql/Batches.ts"
 import { newId } from "../platform/NewId.ts"
-import {
-  append,
-  type Appended,
-  appendedInstallations,
-  eventContext,
-  eventType,
-  Notifier,
-  notifyingAfter
-} from "../outbox/Outbox.ts"
+import { type Appended, eventContext, eventsOf, Notifier, notifyingAfter } from "../outbox/Outbox.ts"
 import { orderOf, pageLimit, pageOfRanges, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 import { makeAddresses } from "./Clients/Addresses.ts"
 import { erase } from "./Clients/Erase.ts"
@@ -214,17 +206,11 @@ const createClients = (sql: SqlClient.SqlClient): Kind<NewClient, CreateProblem>
       FROM claim
       RETURNING *
     )`,
-  events: {
-    types: ["crm.client.created.v1"],
-    appended: append(
-      sql,
-      sql`
-        SELECT created.project_id, ${eventType(sql, "crm.client.created.v1")}, ${sql.literal(createdData)}, created.created_at,
-          claim.traceparent
-        FROM created JOIN claim USING (project_id, id)`
-    )
-  },
-  returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
+  events: eventsOf(sql, {
+    "crm.client.created.v1": (type) => sql`
+      SELECT created.project_id, ${type}, ${sql.literal(createdData)}, created.created_at, claim.traceparent
+      FROM created JOIN claim USING (project_id, id)`
+  }),
   problems: {
     ...preconditionFailed,
     ...plain(MemberNotFound, OrganizationNotFound, OrganizationArchived, ContactCapacityExhausted),

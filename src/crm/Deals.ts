@@ -27,15 +27,7 @@ import { type Command, preconditionFailed } from "../commands/Command.ts"
 import { Mutations } from "../commands/Mutations.ts"
 import { lookup } from "../sql/Batches.ts"
 import { newId } from "../platform/NewId.ts"
-import {
-  append,
-  type Appended,
-  appendedInstallations,
-  eventContext,
-  eventType,
-  Notifier,
-  notifyingAfter
-} from "../outbox/Outbox.ts"
+import { type Appended, eventContext, eventsOf, Notifier, notifyingAfter } from "../outbox/Outbox.ts"
 import { orderOf, pageOfRanges, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 import { type DealChange, patch, type Problem as PatchProblem } from "./Deals/Patch.ts"
 import {
@@ -211,17 +203,11 @@ const createDeals = (sql: SqlClient.SqlClient): Kind<NewDeal, CreateProblem> => 
       FROM claim
       RETURNING *
     )`,
-  events: {
-    types: ["crm.deal.created.v1"],
-    appended: append(
-      sql,
-      sql`
-        SELECT created.project_id, ${eventType(sql, "crm.deal.created.v1")}, ${sql.literal(createdData)}, created.created_at,
-          claim.traceparent
-        FROM created JOIN claim USING (project_id, id)`
-    )
-  },
-  returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
+  events: eventsOf(sql, {
+    "crm.deal.created.v1": (type) => sql`
+      SELECT created.project_id, ${type}, ${sql.literal(createdData)}, created.created_at, claim.traceparent
+      FROM created JOIN claim USING (project_id, id)`
+  }),
   problems: {
     ...preconditionFailed,
     deal_reference_not_found,

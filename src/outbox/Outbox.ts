@@ -2,7 +2,7 @@
  * The transactional outbox (contract §10). The statement of a change also appends the events of the change and the deliveries of
  * these events. So either all of them are committed or none.
  */
-import { Clock, Context, Duration, Effect, Layer, Option, Queue, Schema, type Scope } from "effect"
+import { Clock, Context, Duration, Effect, Layer, Option, Queue, Schema, type Scope, Struct } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import { InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { EventType } from "../api/integrations/Events.ts"
@@ -44,9 +44,9 @@ export const appendedInstallations = (
 /**
  * Returns common table expressions that append events and deliveries. `happened` is a query of the events: project, `type`,
  * `data` (json), time and traceparent. An event gets a delivery for every enabled webhook of its project that subscribes to its
- * type. An event without a subscriber is not stored; one of a disabled webhook is, for a replay. A delivery is due at once. The due time is from the database's clock, by
- * which workers look for due deliveries. A webhook that is disabled concurrently may still get a delivery, because its row is
- * not locked.
+ * type. An event without a subscriber is not stored; one of a disabled webhook is, for a replay. A delivery is due at once. The due
+ * time is from the database's clock, by which workers look for due deliveries. A webhook that is disabled concurrently may still
+ * get a delivery, because its row is not locked.
  */
 export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): Statement.Fragment => sql`
   event AS (
@@ -69,6 +69,24 @@ export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): 
       ON webhooks.project_id = event.project_id AND webhooks.enabled AND event.type = ANY(webhooks.event_types)
     RETURNING project_id, installation_id
   )`
+
+/**
+ * Returns the events of a kind of mutation (`Kind.events`), by their types. A query is as for `append`, and selects `type` as the
+ * type. A command has at most one event of each type.
+ */
+export const eventsOf = (
+  sql: SqlClient.SqlClient,
+  queries: Partial<Record<EventType, (type: Statement.Fragment) => Statement.Fragment>>
+) => {
+  const types = Struct.keys(queries)
+  const happened = Object.entries(queries).map(([type, query]) => query(sql.literal(`'${type}'`)))
+  return {
+    types,
+    appended: append(sql, sql.join(" UNION ALL ", false)(happened)),
+    installations: (distinct: Statement.Fragment) =>
+      appendedInstallations(sql, sql`decided.project_id`, types.length === 1 ? distinct : undefined)
+  }
+}
 
 export const channel = "deliveries"
 
@@ -115,7 +133,7 @@ export class Notifier extends Context.Service<
     readonly appended: (projectId: ProjectId, installationIds: ReadonlyArray<InstallationId>) => Effect.Effect<void>
     /** Announces that the URL, the secrets or the state of an installation's webhook has changed. */
     readonly changed: (projectId: ProjectId, installationId: InstallationId) => Effect.Effect<void>
-    /** Calls `receive` for each notice of this process, until the scope is closed. It returns whether there is no other worker. */
+    /** Calls `receive` for each notice of this process, until the scope is closed. `receive` returns whether there is no other worker. */
     readonly subscribe: (receive: (notice: Notice) => boolean) => Effect.Effect<void, never, Scope.Scope>
     /** Whether this process sent the notice. If so, its subscribers have already received the notice. */
     readonly isOwn: (notice: Notice) => boolean
@@ -220,7 +238,8 @@ const progressEvery = Duration.seconds(10)
 const listenerStalledAfter = Duration.minutes(1)
 
 /**
- * Calls `receive` once for each notice: directly from this process, and by NOTIFY from others. When the connection for notices of other processes breaks, it is opened again.
+ * Calls `receive` once for each notice: directly from this process, and by NOTIFY from others. When the connection for notices of
+ * other processes breaks, it is opened again.
  */
 export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => boolean) {
   const supervisor = yield* Supervisor

@@ -23,7 +23,7 @@ import {
   referenceFailures,
   writable
 } from "../ClientColumns.ts"
-import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
+import { eventsOf } from "../../outbox/Outbox.ts"
 import {
   type Expected,
   expectedArgs,
@@ -112,16 +112,11 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
       WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
       RETURNING clients.*, claim.traceparent, claim.before
     )`,
-  events: {
-    types: ["crm.client.updated.v1"],
-    appended: append(
-      sql,
-      sql`
-        SELECT project_id, ${eventType(sql, "crm.client.updated.v1")}, ${sql.literal(updatedData)}, updated_at, traceparent
-        FROM updated`
-    )
-  },
-  returning: ({ distinct }) => appendedInstallations(sql, sql`decided.project_id`, distinct),
+  events: eventsOf(sql, {
+    "crm.client.updated.v1": (type) => sql`
+      SELECT project_id, ${type}, ${sql.literal(updatedData)}, updated_at, traceparent
+      FROM updated`
+  }),
   problems: {
     ...preconditionFailed,
     ...plain(

@@ -13,7 +13,7 @@ import { targetsOf } from "../../api/schema/States.ts"
 import { assignmentList, differ, patchList, qualifiedList } from "../../sql/Columns.ts"
 import type { Form, Kind } from "../../commands/Kind.ts"
 import { plain, preconditionFailed } from "../../commands/Command.ts"
-import { append, appendedInstallations, eventType } from "../../outbox/Outbox.ts"
+import { eventsOf } from "../../outbox/Outbox.ts"
 import {
   type Expected,
   expectedArgs,
@@ -110,22 +110,16 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
       WHERE deals.project_id = claim.project_id AND deals.id = claim.id AND claim.changed
       RETURNING deals.*, claim.traceparent, claim.before
     )`,
-  events: {
-    types: ["crm.deal.updated.v1", "crm.deal.stage_changed.v1"],
-    appended: append(
-      sql,
-      sql`
-        SELECT project_id, ${eventType(sql, "crm.deal.updated.v1")},
-          json_build_object(${sql.literal(eventDeal("updated"))}, ${sql.literal(previous)}), updated_at, traceparent
-        FROM updated
-        UNION ALL
-        SELECT project_id, ${eventType(sql, "crm.deal.stage_changed.v1")},
-          json_build_object(${sql.literal(eventDeal("updated"))}, 'previousStageId', (before).stage_id,
-            ${sql.literal(previous)}), updated_at, traceparent
-        FROM updated WHERE stage_id <> (before).stage_id`
-    )
-  },
-  returning: () => appendedInstallations(sql, sql`decided.project_id`),
+  events: eventsOf(sql, {
+    "crm.deal.updated.v1": (type) => sql`
+      SELECT project_id, ${type}, json_build_object(${sql.literal(eventDeal("updated"))}, ${sql.literal(previous)}), updated_at,
+        traceparent
+      FROM updated`,
+    "crm.deal.stage_changed.v1": (type) => sql`
+      SELECT project_id, ${type}, json_build_object(${sql.literal(eventDeal("updated"))}, 'previousStageId',
+        (before).stage_id, ${sql.literal(previous)}), updated_at, traceparent
+      FROM updated WHERE stage_id <> (before).stage_id`
+  }),
   problems: {
     ...preconditionFailed,
     ...plain(DealNotFound, DealStatusInvalid),
