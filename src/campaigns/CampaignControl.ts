@@ -6,6 +6,7 @@ import { CampaignId, type ProjectId } from "../api/schema/Ids.ts"
 import type { Mutation } from "../commands/Command.ts"
 import { operated } from "../operators/Operated.ts"
 import { eventContext, type EventContext } from "../outbox/Outbox.ts"
+import { livesHere } from "../platform/Moves.ts"
 import { isCreatedIn, listing, type RangeByAge, showing } from "../operators/Search.ts"
 import { details, list, type Listed } from "./Campaigns.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
@@ -63,13 +64,15 @@ export const commandCampaign = Effect.fn("commandCampaign")(function* (
 })
 
 /**
- * Pauses every campaign of any project that sends or is to send by itself. A restored database does not know what was sent after
- * its backup, and would send it again. Returns the campaigns.
+ * Pauses every campaign that sends or is to send by itself, in all projects that this database serves. A restored database does
+ * not know what was sent after its backup, and would send it again. Returns the campaigns.
  */
 export const pauseAll = Effect.fn("pauseAllCampaigns")(function* (newOnce: Effect.Effect<string>) {
   const sql = yield* SqlClient.SqlClient
   const underWay = yield* sql<{ readonly projectId: ProjectId; readonly id: string }>`
-    SELECT project_id AS "projectId", id FROM campaigns WHERE status IN ('scheduled', 'running') ORDER BY project_id, id`
+    SELECT project_id AS "projectId", id FROM campaigns JOIN projects USING (project_id)
+    WHERE status IN ('scheduled', 'running') AND projects.deleted_at IS NULL AND ${livesHere(sql, sql`move_state`)}
+    ORDER BY project_id, id`
   for (const { id, projectId } of underWay) yield* commandCampaign(projectId, id, "pause", yield* newOnce)
   return underWay
 })

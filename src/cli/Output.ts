@@ -20,8 +20,8 @@ import { randomBytes } from "node:crypto"
 export const cli = "npm run --silent cli --"
 
 /**
- * Describes a command. `examples` has what is described by the arguments of an example, before which the variables of its environment
- * may stand.
+ * Describes a command. Each key of `examples` has the arguments of an example, after the variables of its environment, and the value
+ * says what it does.
  */
 export const described =
   (description: string, examples: Readonly<Record<string, string>>) =>

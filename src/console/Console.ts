@@ -3,7 +3,7 @@ import { Context, Effect, Layer, Option, Record } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { SqlClient, type SqlError } from "effect/sql"
 import { Sender } from "../integrations/endpoints/Sender.ts"
-import { LongRunning } from "../commands/Mutations.ts"
+import { LongRunning, Mutations } from "../commands/Mutations.ts"
 import { Operator } from "../operators/Audit.ts"
 import { ApiKeys } from "../http/auth/ApiKeys.ts"
 import { clients } from "../sql/Connections.ts"
@@ -112,7 +112,7 @@ const routes = HttpRouter.use(
     for (const [path, page] of Object.entries(pages))
       yield* router.add("GET", `/${path.slice(1)}`, pageRoute(path, page))
     // An action may count millions of rows, so it has the pool for long statements.
-    const { mutations } = yield* LongRunning
+    const { mutations, withLongTimeout } = yield* LongRunning
     for (const name of Record.keys(actions)) {
       yield* router.add(
         "POST",
@@ -121,6 +121,8 @@ const routes = HttpRouter.use(
           once(
             actionResponse({ name, form, session, notify: sessions.notify }).pipe(
               Effect.provideService(SqlClient.SqlClient, mutations.sql),
+              Effect.provideService(Mutations, mutations),
+              withLongTimeout,
               Effect.provideService(Operator, { actor: `${session.actor} (console)` }),
               provideServices
             )

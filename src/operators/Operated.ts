@@ -1,10 +1,10 @@
 /** Runs a mutation of the API as an action of an operator (contract §13). */
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
-import { ValidationFailed } from "../api/Problems.ts"
+import { SqlClient, type SqlError } from "effect/sql"
+import { ServiceUnavailable, ValidationFailed } from "../api/Problems.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { type Audited, Operator, recordAction } from "./Audit.ts"
-import { Refused, requireProject } from "./Refusals.ts"
+import { type ProjectUnknown, Refused, requireProject } from "./Refusals.ts"
 import { command, type Mutation } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
 
@@ -33,9 +33,12 @@ export const operated = Effect.fnUntraced(function* <Returned = null>(
     params: { id }
   })
   const { returned } = yield* mutate<object, Returned>(yield* Mutations, request, { ...mutation, effect }).pipe(
-    Effect.catch((problem) =>
-      // The project may have been moved or deleted meanwhile.
-      Effect.andThen(requireProject(sql, projectId), new Refused({ message: messageOf(problem) }))
+    Effect.catch((problem): Effect.Effect<never, ProjectUnknown | Refused | ServiceUnavailable | SqlError.SqlError> =>
+      // After a commit whose answer was lost, nothing tells whether the record was changed.
+      problem instanceof ServiceUnavailable
+        ? Effect.fail(problem)
+        : // The project may have been moved or deleted meanwhile.
+          Effect.andThen(requireProject(sql, projectId), new Refused({ message: messageOf(problem) }))
     )
   )
   return returned

@@ -1,6 +1,7 @@
 /** What an action of operators is: what it needs, asks, does and reports. `Actions.ts` has the table. */
 import { Effect, Schema } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
+import type { ServiceUnavailable } from "../api/Problems.ts"
 import { ProjectId } from "../api/schema/Ids.ts"
 import type { Sender } from "../integrations/endpoints/Sender.ts"
 import { newId } from "../platform/NewId.ts"
@@ -33,7 +34,7 @@ interface Outcome {
   readonly isFailure?: boolean
 }
 
-type ActionError = ProjectUnknown | Refused | SqlError.SqlError | Schema.SchemaError
+type ActionError = ProjectUnknown | Refused | ServiceUnavailable | SqlError.SqlError | Schema.SchemaError
 export type ActionServices = SqlClient.SqlClient | Mutations | Notifier | Operator | Sender | SecretBox | ApiKeys
 
 type Asked = Effect.Effect<Question, ActionError, ActionServices>

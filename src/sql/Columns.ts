@@ -3,9 +3,9 @@
  * and project files is made when a module is loaded, not for each statement.
  */
 import { Record } from "effect"
-import * as Instants from "./Times.ts"
+import { registerTimestamps } from "./Times.ts"
 
-Instants.registerTimestamps()
+registerTimestamps()
 
 type ColumnType =
   | "text"

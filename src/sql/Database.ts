@@ -138,9 +138,9 @@ const retryWhileContended = <A, R>(effect: Effect.Effect<A, SqlError.SqlError | 
 
 /** Like `retryContended`, but without a retry: errors that concurrent statements cause become `Contended`. */
 export const once = <A, R>(
-  effect: Effect.Effect<A, SqlError.SqlError, R>
+  effect: Effect.Effect<A, SqlError.SqlError | ServiceUnavailable, R>
 ): Effect.Effect<A, Contended | ServiceUnavailable, R> =>
-  Effect.catch(effect, (error): Effect.Effect<never, Contended | ServiceUnavailable> =>
+  Effect.catchTag(effect, "SqlError", (error): Effect.Effect<never, Contended | ServiceUnavailable> =>
     isContended(error) ? Effect.fail(new Contended()) : failOrDie(error)
   )
 

@@ -6,7 +6,7 @@ import { Cause, Context, Effect, Layer, Logger, Metric, Option, References, Trac
 import { Settings } from "../platform/Settings.ts"
 import { redactSecrets } from "../platform/Text.ts"
 
-/** Whether metrics are recorded: for OTLP, or for a server that shows them, as that of operators. */
+/** Whether metrics are recorded: if they are exported by OTLP, or shown by a port of this process. */
 export const MetricsEnabled = Context.Reference<boolean>("developer-api-service/telemetry/Telemetry/MetricsEnabled", {
   defaultValue: () => false
 })

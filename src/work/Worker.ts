@@ -71,7 +71,7 @@ export class Worker extends Context.Service<
 /** What a process with a worker does besides: `all` also serves the API. */
 type Role = "all" | "worker"
 
-/** The first 16 bits of each worker's id. `isFirst` ignores ids that begin with other bits: they are locks of other programs. */
+/** The first 16 bits of each worker's id. Ids that begin with other bits are locks of other programs, and no workers. */
 const mark = 0x5d61n
 
 /** The lock of this worker is gone or is at another server, although the client has a connection. */

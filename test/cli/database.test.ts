@@ -41,35 +41,43 @@ describe("a command with DATABASE_URL", () => {
     const env = at(url)
     yield* Effect.gen(function* () {
       const sql = yield* PgClient.PgClient
-      yield* makeProject("acme")
-      yield* put(sql, "channels", { project_id: "acme", id: "channel", source_id: "source" })
-      yield* sql`INSERT INTO templates (project_id, id, version, name, body) VALUES ('acme', 'template', 1, 'T', 'Hello')`
-      for (const status of ["draft", "scheduled", "running", "completed"]) {
+      for (const projectId of ["aaa", "acme"]) {
+        yield* makeProject(projectId)
+        yield* put(sql, "channels", { project_id: projectId, id: "channel", source_id: "source" })
         yield* sql`
-          INSERT INTO audiences (project_id, id, filter, candidate_count, eligible_count, merged, filter_mismatch,
-            consent_not_granted, suppressed, channel_unavailable, duplicate, created_at)
-          VALUES ('acme', ${status}, '{}', 0, 0, 0, 0, 0, 0, 0, 0, now())`
-        const plan = { scheduled_for: "now", sends_per_minute: 1 }
-        yield* put(sql, "campaigns", {
-          project_id: "acme",
-          id: status,
-          status,
-          audience_id: status,
-          primary_channel_id: "channel",
-          primary_template_id: "template",
-          primary_template_version: 1,
-          ...(status === "draft" ? {} : plan)
-        })
+          INSERT INTO templates (project_id, id, version, name, body) VALUES (${projectId}, 'template', 1, 'T', 'Hello')`
+        for (const status of ["draft", "scheduled", "running", "completed"]) {
+          yield* sql`
+            INSERT INTO audiences (project_id, id, filter, candidate_count, eligible_count, merged, filter_mismatch,
+              consent_not_granted, suppressed, channel_unavailable, duplicate, created_at)
+            VALUES (${projectId}, ${status}, '{}', 0, 0, 0, 0, 0, 0, 0, 0, now())`
+          const plan = { scheduled_for: "now", sends_per_minute: 1 }
+          yield* put(sql, "campaigns", {
+            project_id: projectId,
+            id: status,
+            status,
+            audience_id: status,
+            primary_channel_id: "channel",
+            primary_template_id: "template",
+            primary_template_version: 1,
+            ...(status === "draft" ? {} : plan)
+          })
+        }
       }
+      // Another database serves this project, so its campaigns stay as they are.
+      yield* sql`UPDATE projects SET move_state = 'switched' WHERE project_id = 'aaa'`
       const paused = yield* run(["migrate", "--restored"], { env })
       assert.deepStrictEqual([paused.status, paused.stderr], [0, ""])
       assert.match(paused.stdout, /\nPaused 2 campaigns\n  acme running\n  acme scheduled\n$/)
-      assert.deepStrictEqual(yield* sql`SELECT id, status, paused_from FROM campaigns ORDER BY id`.values, [
-        ["completed", "completed", null],
-        ["draft", "draft", null],
-        ["running", "paused", "running"],
-        ["scheduled", "paused", "scheduled"]
-      ])
+      assert.deepStrictEqual(
+        yield* sql`SELECT id, status, paused_from FROM campaigns WHERE project_id = 'acme' ORDER BY id`.values,
+        [
+          ["completed", "completed", null],
+          ["draft", "draft", null],
+          ["running", "paused", "running"],
+          ["scheduled", "paused", "scheduled"]
+        ]
+      )
     }).pipe(Effect.provide(PgClient.layer({ url })))
   })
 

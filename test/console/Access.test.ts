@@ -220,11 +220,12 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
 
   it.effect("answers 503 while a statement of a page or a form takes too long, whichever it is", function* () {
     const server = yield* Shared
-    const { projectId } = yield* fillProject(server)
+    const { dead, projectId } = yield* fillProject(server)
     const { get, post } = yield* sessionOf(server, projectId)
     for (const [table, send] of [
       ["audit_entries", get(`/console/audit?project=${projectId}`)],
-      ["webhooks", post("webhook.enable", { installation: "shop" })]
+      ["webhooks", post("webhook.enable", { installation: "shop" })],
+      ["deliveries", post("delivery.retry", { delivery: dead.id })]
     ] as const) {
       const { status, text } = yield* server.sql`LOCK TABLE ${server.sql(table)}`.pipe(
         Effect.andThen(send),
@@ -256,8 +257,9 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
     assert.deepStrictEqual(yield* replays, [{ id: `rpl_${form["once"]}`, state: "completed" }])
     assert.lengthOf(to.hits, before + 1)
     const started = yield* server.sql`
-      SELECT target FROM audit_entries WHERE project_id = ${projectId} AND action = 'replay.start'`
-    assert.deepStrictEqual(started, [{ target: `rpl_${form["once"]}` }])
+      SELECT target, (detail ->> 'until')::timestamptz <= now() AS "isPast"
+      FROM audit_entries WHERE project_id = ${projectId} AND action = 'replay.start'`
+    assert.deepStrictEqual(started, [{ target: `rpl_${form["once"]}`, isPast: true }])
 
     for (const once of ["", "1", "0".repeat(33), `${"0".repeat(31)}G`]) {
       const refused = yield* post("replay.start", { ...form, once })

@@ -3,7 +3,7 @@ import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { events } from "../../src/api/integrations/Events.ts"
 
-const eventTypes = [
+export const eventTypes = [
   "crm.client.created.v1",
   "crm.client.updated.v1",
   "crm.client.erased.v1",

@@ -27,7 +27,7 @@ export const messageId = (retries: string) => `'msg_' || left(encode(sha256(conv
 ), 'UTF8')), 'hex'), 32)`
 
 export interface Terms extends MessageTerms {
-  /** Recipients whose send is due before this time are released (`Release.ts`). */
+  /** Recipients whose send is due before this time are released. */
   readonly until: Statement.Fragment
   readonly passed: ReadonlyArray<Passed>
 }
@@ -170,8 +170,8 @@ const moving = (sql: Sql) => sql`
 const maxSkipped = 100
 
 /**
- * The first recipients of each campaign, in the order of the index `campaign_recipients_open`. They are not locked here:
- * `moving` (`Release.ts`) locks the recipients that move.
+ * The first recipients of each campaign, in the order of the index `campaign_recipients_open`. They are not locked here: `moving`
+ * locks the recipients that move.
  */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (

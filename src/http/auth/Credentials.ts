@@ -145,7 +145,7 @@ export class Credentials extends Context.Service<
           JOIN projects p ON p.project_id = k.project_id
           LEFT JOIN members m ON m.project_id = k.project_id AND m.id = k.member_id,
           LATERAL (
-            SELECT ARRAY(SELECT unnest(event_types) FROM webhooks WHERE webhooks.project_id = k.project_id) AS "eventTypes"
+            SELECT ARRAY(SELECT DISTINCT unnest(event_types) FROM webhooks WHERE webhooks.project_id = k.project_id) AS "eventTypes"
           ) subscribed
         WHERE k.key_id = ANY(${keyIds}::text[]) AND k.revoked_at IS NULL`
       const find = makeKeyReads(clock, (keyIds, until) =>

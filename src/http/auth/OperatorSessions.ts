@@ -175,8 +175,8 @@ export const issue = Effect.fn("SignInLinks.issue")(function* (sql: SqlClient.Sq
 })
 
 /**
- * Redeems a link, and records the sign-in. Returns one row with the current time, in milliseconds since 1970, and the identity of the database, and the user
- * who issued the link, or no row if the link is invalid. If several requests use a link at once, only one redeems it.
+ * Redeems a link, and records the sign-in. Returns one row, or none if the link is invalid: the current time in milliseconds since
+ * 1970, the identity of the database, and the user who issued the link. If several requests use a link at once, one redeems it.
  */
 const redeem = (sql: SqlClient.SqlClient, code: string) => sql<{
   readonly now: number

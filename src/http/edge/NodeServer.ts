@@ -55,7 +55,8 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
   // would answer an unknown expectation without problem details.
   server.on("checkExpectation", (request, response) => server.emit("request", request, response))
   server.on("clientError", onClientError)
-  // A connection without traffic ends (contract §1), for example because its answers are not read. No operation takes that long.
+  // A connection without traffic ends (contract §1), for example because its answers are not read. So an operation
+  // has less than this time.
   server.setTimeout(60_000)
   const listening = yield* Effect.mapError(
     NodeHttpServer.make(() => server, { host, port, gracefulShutdownTimeout: 1_000 }),
@@ -78,8 +79,9 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
 })
 
 /**
- * Serves, with fibers of requests in scopes that are used again. Effect's own handler, which still has the requests that wait for `100
- * Continue`, keeps them in the map of one scope: V8 then promotes four times as many bytes of a list (`npm run bench -- memory`).
+ * Serves requests, with their fibers in scopes that are used again. Effect's own handler keeps the fibers of all requests in the map of
+ * one scope, by which V8 promotes four times as many bytes of a list (`npm run bench -- memory`). It still has the requests that wait
+ * for `100 Continue`.
  */
 const handleInSlots = Effect.fnUntraced(function* (
   server: Server,

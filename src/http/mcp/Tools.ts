@@ -68,7 +68,7 @@ const toolOf = (
   }
 }
 
-/** The cautions of tools that no call makes undone, and of those that reach people. */
+/** The cautions of tools whose effect no other call undoes, and of tools that send messages to people. */
 const destructive = "Ask the user first: no call restores what it removes or ends. "
 const sending = " After a timeout or 503 repeat it with the same key: a new key sends it again."
 

@@ -2,6 +2,7 @@
  * The middleware of an operation around that of its shape (`RequestShape.ts`), from the outermost to the innermost. The
  * `Authorization` header authenticates and authorizes a request (contract §3).
  */
+import type { Socket } from "node:net"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Cause, Clock, Context, Effect, Layer, Option, Predicate } from "effect"
 import { HttpServerRequest } from "effect/http"
@@ -83,12 +84,12 @@ export const makeAuthenticate = Effect.map(
   (credentials) =>
     (
       authorization: string | undefined,
-      connection: object,
+      connection: Socket,
       now: number,
       current: CurrentRequestShape
     ): Effect.Effect<Credential, Unverified> => {
       if (authorization === undefined) return Effect.fail(new CredentialMissing())
-      const last = lastTokens.get(connection)
+      const last = connection.lastToken
       const presented = last?.authorization === authorization ? last : parse(authorization, connection)
       if (presented === undefined) return Effect.fail(new CredentialInvalid())
       const { verified } = presented
@@ -120,18 +121,22 @@ interface LastToken {
   verified: Verified | undefined
 }
 
-/**
- * The last token of each connection. While the requests of a connection have the same token, only the first request parses and
- * hashes the token. The token is verified again when its last verification has expired (`Verified.until`).
- */
-const lastTokens = new WeakMap<object, LastToken>()
+declare module "node:net" {
+  interface Socket {
+    /**
+     * The last token of the connection. While its requests have the same token, only the first request parses and hashes the token.
+     * The token is verified again when its last verification has expired (`Verified.until`).
+     */
+    lastToken?: LastToken | undefined
+  }
+}
 
-const parse = (authorization: string, connection: object): LastToken | undefined => {
+const parse = (authorization: string, connection: Socket): LastToken | undefined => {
   const text = bearer.exec(authorization)?.[1]
   const token = text === undefined ? undefined : present(text)
   if (token === undefined) return undefined
   const last = { authorization, token, verified: undefined }
-  lastTokens.set(connection, last)
+  connection.lastToken = last
   return last
 }
 

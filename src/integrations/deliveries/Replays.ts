@@ -90,7 +90,11 @@ const cancel = (sql: SqlClient.SqlClient, actor: string, projectId: ProjectId, i
   ${recordAction(sql, { actor, action: "replay.cancel", target: id }, "cancelled")}
   SELECT state, made FROM target`
 
-/** Events of types to which the webhook does not subscribe are left out. The period ends at `at` at the latest. */
+/** The end of the period, `at` at the latest. */
+const endOf = ({ until }: Pick<ReplayCreate, "until">, at: Date) =>
+  new Date(Math.min(at.getTime(), until === undefined ? Infinity : Date.parse(until)))
+
+/** Events of types to which the webhook does not subscribe are left out. */
 export const replay = (
   sql: SqlClient.SqlClient,
   installationId: InstallationId,
@@ -99,7 +103,7 @@ export const replay = (
   at: Date
 ): Mutation<InstallationNotFound | ValidationFailed | WebhookStateConflict> => {
   const since = new Date(asked.since)
-  const until = new Date(Math.min(at.getTime(), asked.until === undefined ? Infinity : Date.parse(asked.until)))
+  const until = endOf(asked, at)
   const types = eventTypes === undefined ? null : [...eventTypes]
   return {
     at,
@@ -144,8 +148,10 @@ export const startReplay = Effect.fn("startReplay")(function* ({ asked, once, pr
   const sql = yield* SqlClient.SqlClient
   const { installationId } = yield* showWebhook(projectId, given.installationId)
   const id = `rpl_${once}`
-  const started = replay(sql, installationId, id, asked, new Date(yield* Clock.currentTimeMillis))
-  yield* operated({ projectId, action: "replay.start", id, once, detail: { installationId, ...asked } }, started)
+  const at = new Date(yield* Clock.currentTimeMillis)
+  const until = endOf(asked, at).toISOString()
+  const started = replay(sql, installationId, id, asked, at)
+  yield* operated({ projectId, action: "replay.start", id, once, detail: { installationId, ...asked, until } }, started)
   return id
 })
 

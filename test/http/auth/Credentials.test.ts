@@ -6,6 +6,7 @@ import { KeyId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { ApiKeys } from "../../../src/http/auth/ApiKeys.ts"
 import { Credentials, makeKeyReads, maxWaiting, present } from "../../../src/http/auth/Credentials.ts"
 import { monotonicMillis } from "../../../src/platform/MonotonicTime.ts"
+import { eventTypes, subscribe } from "../../support/Events.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { ServiceUnavailable } from "../../../src/api/Problems.ts"
 
@@ -56,6 +57,14 @@ layer(Layer.mergeAll(Credentials.layer, ApiKeys.layerOf(Option.none())).pipe(Lay
       assert.isTrue(credential.membership)
       assert.strictEqual(credential.buckets.read.description, '"read";q=5;w=1')
       assert.strictEqual(credential.buckets.write.description, '"write";q=300;w=60')
+    })
+
+    it.effect("carry each type of event that a webhook of the project wants once", function* () {
+      const sql = yield* SqlClient.SqlClient
+      const { token } = yield* issue
+      for (const id of ["one", "two"]) yield* subscribe(sql, projectId, id)
+      const { credential } = Option.getOrThrow(yield* verify(token))
+      assert.sameMembers([...credential.eventTypes], [...eventTypes])
     })
 
     it.effect("end within a second of a revocation, also though the clock is set back", function* () {

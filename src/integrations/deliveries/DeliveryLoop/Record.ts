@@ -234,9 +234,10 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
 
 /**
  * The values of one result, from `others` at its `place` (see `separate`). Place 0 stands for a success with the latest version: its
- * transition (`given_move`) and its new state are constant, and its delays, strikes and jitter are null. `is_current` is 1 if
- * the webhook has the version of the result or is disabled, 0 if not, and null if `gate` has not locked the endpoint. An array in a subquery is built once, not for each row. Without OFFSET 0, PostgreSQL would copy the expressions,
- * with their subqueries, to each place that uses them.
+ * transition (`given_move`) and its new state are constant, and its delays, strikes and jitter are null. `is_current` is 1 if the
+ * webhook has the version of the result or is disabled, 0 if not, and null if `gate` has not locked the endpoint. An array in a
+ * subquery is built once, not for each row. Without OFFSET 0, PostgreSQL would copy the expressions, with their subqueries, to each
+ * place that uses them.
  */
 const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
   SELECT coalesce((${others.map(({ counts }) => Number(counts))}::int[])[place], 1) * ((
