@@ -1,6 +1,5 @@
 import { Effect } from "effect"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
-import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
+import { HttpApiBuilder, HttpApiSchema } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { itemsPerToken } from "../api/crm/Batches.ts"
 import { etag } from "../api/schema/Fields.ts"

@@ -1,6 +1,6 @@
 /** HTTP handlers of installations, webhooks and the import preview. */
 import { Effect, Redacted } from "effect"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Access.ts"
 import {

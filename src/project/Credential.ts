@@ -8,7 +8,7 @@ import type { KeyId, ProjectId } from "../api/schema/Ids.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { selectList } from "../sql/Columns.ts"
 import { statement } from "../sql/Database.ts"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { groupOf, withoutEncoding } from "../http/path/Handlers.ts"
 

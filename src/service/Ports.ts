@@ -16,7 +16,7 @@ import { adminUrl, hasName, isLoopbackHost, keep } from "../http/edge/AdminAddre
 import * as Mcp from "../http/mcp/Mcp.ts"
 import { adminRoutes, mainRoutes, type Methods, metricsRoutes, workerRoutes } from "./Routes.ts"
 import * as NodeServer from "../http/edge/NodeServer.ts"
-import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
 import * as CrmHttp from "../crm/Http.ts"

@@ -1,9 +1,8 @@
 /** Finds the HTTP methods of a path, because the router does not expose them. */
 import { Context } from "effect"
-import * as HttpApi from "effect/http-api/HttpApi"
 import { paths as consolePaths } from "../console/Console.ts"
 import { Access } from "../api/Access.ts"
-import { Api } from "../api/Api.ts"
+import { endpoints } from "../api/Api.ts"
 import { paths as docsPaths } from "../documents/Docs.ts"
 import { paths as discoveryPaths } from "../documents/Discovery.ts"
 
@@ -36,17 +35,13 @@ const methodsOf =
     return [...new Set(methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])))]
   }
 
-const operations: Array<Route> = []
-const sends: Array<Route> = []
-HttpApi.reflect(Api, {
-  onGroup: () => {},
-  onEndpoint: ({ endpoint: { annotations, method, path } }) => {
-    const pattern = new RegExp(`^${path.replaceAll(".", "\\.").replace(/:[A-Za-z]+/g, "[^/]+")}$`)
-    const route = { method, pattern, isLiteral: !path.includes(":") }
-    operations.push(route)
-    if (Context.getUnsafe(annotations, Access).policy === "messages") sends.push(route)
-  }
-})
+const operations = endpoints().map(({ endpoint: { annotations, method, path } }) => ({
+  method,
+  pattern: new RegExp(`^${path.replaceAll(".", "\\.").replace(/:[A-Za-z]+/g, "[^/]+")}$`),
+  isLiteral: !path.includes(":"),
+  isSend: Context.getUnsafe(annotations, Access).policy === "messages"
+}))
+const sends = operations.filter(({ isSend }) => isSend)
 
 /** Whether a request to a path (without its query) is a message send, which has a 503 problem of its own (contract §8). */
 export const isSend = (method: string, path: string): boolean =>

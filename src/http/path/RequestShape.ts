@@ -6,8 +6,7 @@
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect, type Fiber, JsonPointer, Layer, Schema } from "effect"
 import { HttpRouter, HttpServerRequest } from "effect/http"
-import type { HttpApiEndpoint } from "effect/http-api"
-import { HttpApiSchemaError } from "effect/http-api/HttpApiError"
+import { HttpApiError, type HttpApiEndpoint } from "effect/http-api"
 import { JsonBody, MaxBody, RequestShape } from "../../api/Requests.ts"
 import { ValidationFailed } from "../../api/Problems.ts"
 import {
@@ -105,7 +104,7 @@ const checking = (endpoint: HttpApiEndpoint.Top) => {
     )
     return faults.length > 0
       ? refuse(parts, faults)
-      : Effect.catchIf(operation, HttpApiSchemaError.is, () => refuse(parts, none))
+      : Effect.catchIf(operation, HttpApiError.HttpApiSchemaError.is, () => refuse(parts, none))
   }
 }
 
