@@ -4,7 +4,6 @@ import { Command, Flag } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import { makeMutationClient, Mutations } from "../commands/Mutations.ts"
-import { ApiKeys } from "../http/auth/ApiKeys.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"
 import { type Action, newOnce } from "../project/Action.ts"
 import { actions } from "../project/Actions.ts"
@@ -19,10 +18,7 @@ export const mutations = Layer.effect(
 )
 
 const onServices = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(
-    Effect.provide([mutations, Sender.layerOfSettings, SecretBox.layerOfSettings, ApiKeys.layer]),
-    onMigratedDatabase
-  )
+  command.pipe(Effect.provide([mutations, Sender.layerOfSettings, SecretBox.layerOfSettings]), onMigratedDatabase)
 
 const flagOf = ({ default: usual, description, name, schema }: Action["fields"][number]) => {
   const flag = Flags.checkedFlag(name, schema).pipe(Flag.withMetavar(name.toUpperCase()))
@@ -62,8 +58,8 @@ const actionCommand = (name: string, { asks, description = "", fields, on }: Act
       const { question, run } = yield* on(project, yield* newOnce, texts)
       const { dryRun, yes } = { dryRun: false, yes: false, ...confirmation }
       if (question !== undefined && (dryRun || (!yes && (yield* isOnTerminal)))) {
-        const { document, message, title } = yield* question
-        if (dryRun) return yield* answer(json, document ?? { message }, message)
+        const { message, title } = yield* question
+        if (dryRun) return yield* answer(json, { message }, message)
         if (!(yield* confirm(`${title} ${message}`)))
           return yield* new CommandFailed({ message: "Nothing was changed" })
       }

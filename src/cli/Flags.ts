@@ -13,7 +13,7 @@ export const toggle = (name: string, description: string) =>
 export const id = (name: string, description: string) =>
   Flag.String(name).pipe(Flag.withMetavar("ID"), Flag.withDescription(description))
 
-/** A flag that restricts a list; null if it is not given. */
+/** A flag that may be left out, such as one that restricts a list: null if it is not given. */
 export const filter = <A>(flag: Flag.Flag<A>): Flag.Flag<A | null> =>
   flag.pipe(Flag.optional, Flag.map(Option.getOrNull))
 

@@ -5,7 +5,6 @@ import { SqlClient, type SqlError } from "effect/sql"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import { LongRunning, Mutations } from "../commands/Mutations.ts"
 import { Operator } from "../operators/Audit.ts"
-import { ApiKeys } from "../http/auth/ApiKeys.ts"
 import { clients } from "../sql/Connections.ts"
 import { once, statement } from "../sql/Database.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -198,4 +197,4 @@ const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
 const paramsOf = (text: string) =>
   new URLSearchParams([...new URLSearchParams(text)].filter(([, value]) => !isUnsafe(value)))
 
-export const layer = routes.pipe(Layer.provide([OperatorSessions.layer, ApiKeys.layer, Sender.layerOfSettings]))
+export const layer = routes.pipe(Layer.provide([OperatorSessions.layer, Sender.layerOfSettings]))

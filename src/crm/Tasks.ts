@@ -1,8 +1,8 @@
 /** Tasks. Operators create and complete tasks with commands, which emit events (contract §7, §13). */
-import { Data, Effect } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Task } from "../api/integrations/Events.ts"
-import { type ClientId, type DealId, type ProjectId, TaskId } from "../api/schema/Ids.ts"
+import { type ProjectId, TaskId } from "../api/schema/Ids.ts"
 import { columnsOf, jsonObject } from "../sql/Columns.ts"
 import { newId } from "../platform/NewId.ts"
 import {
@@ -14,26 +14,17 @@ import {
   eventType,
   Notifier
 } from "../outbox/Outbox.ts"
-import { ProjectUnknown, servedProject } from "../operators/Refusals.ts"
+import { lacks, ProjectUnknown, Refused, servedProject } from "../operators/Refusals.ts"
 import { missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient
 
 interface NewTask {
   readonly title: string
-  readonly dealId: DealId | null
-  readonly clientId: ClientId | null
+  readonly dealId: string | null
+  readonly clientId: string | null
   /** RFC 3339. */
   readonly dueAt: string | null
-}
-
-export class TaskReferenceUnknown extends Data.TaggedError("TaskReferenceUnknown")<{
-  readonly projectId: ProjectId
-  readonly unknown: ReadonlyArray<{ readonly kind: "task" | "deal" | "client"; readonly id: string }>
-}> {
-  override get message() {
-    return `Project "${this.projectId}" has no ${this.unknown.map(({ id, kind }) => `${kind} "${id}"`).join(" and no ")}`
-  }
 }
 
 /** Creates an open task and emits `crm.task.created.v1`. */
@@ -43,19 +34,20 @@ export const createTask = Effect.fn("createTask")(function* (projectId: ProjectI
   const [verdict] = yield* create(sql, yield* eventContext(projectId), id, task).pipe(Effect.orDie)
   if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
   const unknown = [
-    ...(verdict.members.includes("dealId") ? [{ kind: "deal", id: String(task.dealId) } as const] : []),
-    ...(verdict.members.includes("clientId") ? [{ kind: "client", id: String(task.clientId) } as const] : [])
+    ...(verdict.members.includes("dealId") ? [`deal "${task.dealId}"`] : []),
+    ...(verdict.members.includes("clientId") ? [`client "${task.clientId}"`] : [])
   ]
-  if (unknown.length > 0) return yield* new TaskReferenceUnknown({ projectId, unknown })
+  if (unknown.length > 0)
+    return yield* new Refused({ message: `Project "${projectId}" has no ${unknown.join(" and no ")}` })
   yield* (yield* Notifier).appended(projectId, verdict.appended)
   return id
 })
 
 /** Completes a task and emits `crm.task.completed.v1`. A task that is completed already stays as it is. */
-export const completeTask = Effect.fn("completeTask")(function* (projectId: ProjectId, id: TaskId) {
+export const completeTask = Effect.fn("completeTask")(function* (projectId: ProjectId, id: string) {
   const [verdict] = yield* complete(yield* SqlClient.SqlClient, yield* eventContext(projectId), id).pipe(Effect.orDie)
   if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
-  if (!verdict.known) return yield* new TaskReferenceUnknown({ projectId, unknown: [{ kind: "task", id }] })
+  if (!verdict.known) return yield* lacks(projectId, "task", id)
   yield* (yield* Notifier).appended(projectId, verdict.appended)
 })
 
@@ -97,7 +89,7 @@ const create = (sql: Sql, context: EventContext, id: TaskId, task: NewTask) => {
  * Completes an open task. Of two concurrent commands, the second waits and finds the task completed. Returns no row if the
  * project does not exist.
  */
-const complete = (sql: Sql, context: EventContext, id: TaskId) => {
+const complete = (sql: Sql, context: EventContext, id: string) => {
   const { at, projectId, traceparent } = context
   return sql<{ readonly known: boolean; readonly appended: Appended }>`
     WITH ${servedProject(sql, projectId)},

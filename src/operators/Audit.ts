@@ -79,20 +79,15 @@ export const recordAction = (
     FROM ${sql(changed)}
   )`
 
-/** Makes a function that records what a command has done: in the audit of the project with an id, or with a key of that id. */
-const recording = (table: "projects" | "api_keys", column: "project_id" | "key_id") =>
-  Effect.fnUntraced(function* (id: string, action: Omit<Audited, "actor">) {
-    const sql = yield* SqlClient.SqlClient
-    const { actor } = yield* Operator
-    yield* sql`
-      WITH project AS (SELECT project_id FROM ${sql(table)} WHERE ${sql(column)} = ${id}),
-      ${recordAction(sql, { ...action, actor }, "project")}
-      SELECT FROM project`
-  })
-
-export const recordDone = recording("projects", "project_id")
-
-export const recordKeyAction = recording("api_keys", "key_id")
+/** Records what a command has done. */
+export const recordDone = Effect.fnUntraced(function* (projectId: ProjectId, action: Omit<Audited, "actor">) {
+  const sql = yield* SqlClient.SqlClient
+  const { actor } = yield* Operator
+  yield* sql`
+    WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
+    ${recordAction(sql, { ...action, actor }, "project")}
+    SELECT FROM project`
+})
 
 interface ServiceEntry extends Pick<Entry, "target"> {
   readonly action: ServiceAction

@@ -9,7 +9,6 @@ import type { Mutations } from "../commands/Mutations.ts"
 import type { Operator } from "../operators/Audit.ts"
 import { ProjectUnknown, type Refused } from "../operators/Refusals.ts"
 import type { Notifier } from "../outbox/Outbox.ts"
-import type { ApiKeys } from "../http/auth/ApiKeys.ts"
 import type { SecretBox } from "../secrets/SecretBox.ts"
 import type { Kind } from "./History.ts"
 
@@ -18,8 +17,6 @@ interface Question {
   readonly title: string
   readonly message: string
   readonly label: string
-  /** The document of a dry run. */
-  readonly document?: object
 }
 
 /** What an action has done. */
@@ -35,7 +32,7 @@ interface Outcome {
 }
 
 type ActionError = ProjectUnknown | Refused | ServiceUnavailable | SqlError.SqlError | Schema.SchemaError
-export type ActionServices = SqlClient.SqlClient | Mutations | Notifier | Operator | Sender | SecretBox | ApiKeys
+export type ActionServices = SqlClient.SqlClient | Mutations | Notifier | Operator | Sender | SecretBox
 
 type Asked = Effect.Effect<Question, ActionError, ActionServices>
 type Done = Effect.Effect<Outcome, ActionError, ActionServices>

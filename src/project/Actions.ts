@@ -4,7 +4,7 @@ import { SqlClient } from "effect/sql"
 import { eventTypes } from "../api/integrations/Events.ts"
 import { replayFilters } from "../api/integrations/Replays.ts"
 import { pendingMax } from "../api/integrations/WebhookHealth.ts"
-import { KeyId, type ProjectId } from "../api/schema/Ids.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Fields.ts"
 import {
   commandCampaign,
@@ -19,10 +19,9 @@ import { itemOf } from "../integrations/endpoints/WebhookList.ts"
 import { sendTestEvent } from "../integrations/TestEvents.ts"
 import { disableWebhook, enableWebhook, showWebhook } from "../integrations/WebhookControl.ts"
 import { findMessage, openMessage, settleMessage } from "../messaging/Messages.ts"
-import { recordKeyAction } from "../operators/Audit.ts"
 import { lacks } from "../operators/Refusals.ts"
 import { plural } from "../platform/Text.ts"
-import { ApiKeys } from "../http/auth/ApiKeys.ts"
+import { revokeKey } from "../http/auth/ApiKeys.ts"
 import { type Action, action } from "./Action.ts"
 import type { Kind } from "./History.ts"
 
@@ -273,13 +272,11 @@ export const actions = {
     }),
     run: Effect.fnUntraced(function* ({ key, projectId }) {
       const name = yield* keyNamed(projectId, key)
-      const { revoke } = yield* ApiKeys
-      const revoked = yield* Effect.mapError(revoke(KeyId.make(key)), () => lacks(projectId, "key", key))
-      yield* recordKeyAction(key, { action: "key.revoke", target: key })
+      const document = yield* revokeKey(key)
       return {
         title: "The key is revoked",
         message: `Requests with the token of ${name} (${key}) are refused.`,
-        document: revoked
+        document
       }
     })
   }),

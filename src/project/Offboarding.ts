@@ -4,21 +4,14 @@
  *
  * An interrupted removal continues when it is run again. Concurrent removals share the work.
  */
-import { Data, Effect, Option } from "effect"
+import { Effect, Option } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { State } from "../platform/Moves.ts"
 import { recordServiceAction } from "../operators/Audit.ts"
-import { ProjectUnknown } from "../operators/Refusals.ts"
+import { ProjectUnknown, Refused } from "../operators/Refusals.ts"
 
 const batch = 2_000
-
-/** The project is being moved, or another database serves it. Nothing of it was removed. */
-class ProjectMoves extends Data.TaggedError("ProjectMoves")<{ readonly projectId: ProjectId }> {
-  override get message() {
-    return `Project ${this.projectId} is being moved: end that by \`project move\` at its source`
-  }
-}
 
 /** Whether rows can't be removed yet because other rows reference them. The next pass over all tables tries them again. */
 const isReferenced = ({ reason }: SqlError.SqlError) => reason._tag === "ConstraintError"
@@ -37,7 +30,10 @@ export const removeProject = Effect.fn("removeProject")(
     yield* Effect.annotateCurrentSpan("project.id", projectId)
     const marked = yield* markDeleted(sql, projectId, state)
     if (marked === "unknown") return yield* new ProjectUnknown({ projectId })
-    if (marked === "moved") return yield* new ProjectMoves({ projectId })
+    if (marked === "moved")
+      return yield* new Refused({
+        message: `Project ${projectId} is being moved: end that by \`project move\` at its source`
+      })
     const tables = yield* tablesOf(sql)
     if (marked === "before") yield* Effect.forEach(tables, ({ name }) => vacuum(sql, name), { discard: true })
     /** The number of removed rows by table, without those that earlier, interrupted runs removed. */

@@ -15,7 +15,6 @@ import { Supervisor } from "../work/Supervisor.ts"
 import { DeliveryPace } from "../work/DeliveryPace.ts"
 import { Worker } from "../work/Worker.ts"
 import { LongRunning, Mutations } from "../commands/Mutations.ts"
-import { ApiKeys } from "../http/auth/ApiKeys.ts"
 import * as EndingKeys from "../http/auth/EndingKeys.ts"
 import { Credentials } from "../http/auth/Credentials.ts"
 import { PublicUrl } from "../http/path/Handlers.ts"
@@ -148,8 +147,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
   const admin = yield* Effect.serviceOption(AdminServer)
   if (role !== "worker" && Option.isNone(databaseUrl) && Option.isSome(admin)) {
     const urls = { service: url, admin: admin.value.url }
-    const lines = yield* welcome(urls).pipe(Effect.provide(ApiKeys.layer))
-    for (const line of lines) yield* Console.log(line)
+    for (const line of yield* welcome(urls)) yield* Console.log(line)
   }
   yield* Effect.annotateLogs(Effect.logInfo("The service has started"), {
     version,

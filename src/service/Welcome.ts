@@ -2,7 +2,7 @@
  * The lines that a start with the embedded database prints: the URLs of the reference and the console. The first start also
  * prints a token.
  */
-import { DateTime, Duration, Effect, Option, Redacted } from "effect"
+import { DateTime, Duration, Effect, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../api/Access.ts"
 import { noteExample } from "../api/crm/Notes.ts"
@@ -10,7 +10,7 @@ import { messageExample } from "../api/messaging/Messaging.ts"
 import { type KeyId, ProjectId } from "../api/schema/Ids.ts"
 import { service } from "../operators/Audit.ts"
 import { issue, signInPath } from "../http/auth/OperatorSessions.ts"
-import { ApiKeys } from "../http/auth/ApiKeys.ts"
+import { issueKey } from "../http/auth/ApiKeys.ts"
 import demo from "../project/demo.json" with { type: "json" }
 import { applyProject } from "../project/Projects.ts"
 
@@ -29,12 +29,12 @@ export const welcome = Effect.fnUntraced(function* (urls: Urls) {
   if (known.length > 0) return [referenceAt(urls.service), consoleAt(urls.admin, "/console"), anotherToken]
 
   yield* applyProject(JSON.stringify(demo))
-  const { keyId, token } = yield* (yield* ApiKeys).issue({
+  const { keyId, token } = yield* issueKey({
     projectId: ProjectId.make("demo"),
     name: "first start",
     scopes,
     expiresIn: Duration.days(90),
-    memberId: Option.none()
+    member: null
   })
   yield* addSamples(sql, keyId, (yield* DateTime.nowAsDate).toISOString())
   const links = (yield* issue(sql, service)).map(({ code }) => consoleAt(urls.admin, `${signInPath}?code=${code}`))

@@ -1,14 +1,18 @@
 /** Projects for tests without a service. */
-import { Duration, Effect, Option, Redacted } from "effect"
+import { ConfigProvider, Duration, Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../../src/api/Access.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
-import { ApiKeys } from "../../src/http/auth/ApiKeys.ts"
+import { issueKey } from "../../src/http/auth/ApiKeys.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { applyProject } from "../../src/project/Projects.ts"
+import { Settings } from "../../src/platform/Settings.ts"
 import { secretBox } from "./SecretBox.ts"
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
+
+/** The settings of a service without environment variables. */
+export const usualSettings = Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({}))))
 
 /** Creates a project with an active and an inactive member. */
 export const makeProject = Effect.fnUntraced(function* (id: string) {
@@ -26,14 +30,14 @@ export const makeProject = Effect.fnUntraced(function* (id: string) {
 export const openProject = (file: (typeof ProjectFile)["Encoded"], secretKey: string) =>
   Effect.gen(function* () {
     yield* applyProject(JSON.stringify(file))
-    const { token } = yield* (yield* ApiKeys).issue({
+    const { token } = yield* issueKey({
       projectId: ProjectId.make(file.project.id),
       name: "test",
       scopes,
       expiresIn: Duration.days(1),
-      memberId: Option.none()
+      member: null
     })
     return Redacted.value(token)
-  }).pipe(Effect.provide([secretBox(secretKey), ApiKeys.layerOf(Option.none())]))
+  }).pipe(Effect.provide([secretBox(secretKey), usualSettings]))
 
 export const demoText = readFileSync(join(import.meta.dirname, "../../src/project/demo.json"), "utf8")

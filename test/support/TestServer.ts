@@ -1,11 +1,12 @@
 /** The real service, in this process, on its own port and a fresh database. */
-import { ConfigProvider, Context, Duration, Effect, Layer, Option, Redacted } from "effect"
+import { ConfigProvider, Context, Duration, Effect, Layer, Redacted } from "effect"
 import { HttpServer } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { randomBytes } from "node:crypto"
 import { type Scope, scopes } from "../../src/api/Access.ts"
-import { KeyId, MemberId, ProjectId } from "../../src/api/schema/Ids.ts"
-import { ApiKeys } from "../../src/http/auth/ApiKeys.ts"
+import { ProjectId } from "../../src/api/schema/Ids.ts"
+import { issueKey, revokeKey } from "../../src/http/auth/ApiKeys.ts"
+import { Operator } from "../../src/operators/Audit.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { applyProject } from "../../src/project/Projects.ts"
 import { application, type Role } from "../../src/service/Serve.ts"
@@ -43,13 +44,9 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
     ...environment,
     DATABASE_URL: databaseUrl
   })
-  const layer = ApiKeys.layer.pipe(
-    Layer.provideMerge(application(role)),
-    Layer.provide(Layer.merge(ConfigProvider.layer(provider), databaseClock))
-  )
+  const layer = application(role).pipe(Layer.provide(Layer.merge(ConfigProvider.layer(provider), databaseClock)))
   // A separate memo map, so that two servers of one test share nothing.
   const context = yield* Layer.buildWithMemoMap(layer, yield* Layer.makeMemoMap, yield* Effect.scope)
-  const keys = Context.get(context, ApiKeys)
   const sql = Context.get(context, SqlClient.SqlClient)
   const url = HttpServer.formatAddress(Context.get(context, HttpServer.HttpServer).address)
 
@@ -76,18 +73,17 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
       readonly memberId?: string
     } = {}
   ) =>
-    keys
-      .issue({
-        projectId: ProjectId.make(projectId),
-        name: "test",
-        scopes: options.scopes ?? scopes,
-        expiresIn: Duration.fromInputUnsafe(options.expiresIn ?? "1 hour"),
-        memberId: Option.map(Option.fromUndefinedOr(options.memberId), (id) => MemberId.make(id))
-      })
-      .pipe(
-        Effect.map(({ token }) => Redacted.value(token)),
-        Effect.orDie
-      )
+    issueKey({
+      projectId: ProjectId.make(projectId),
+      name: "test",
+      scopes: options.scopes ?? scopes,
+      expiresIn: Duration.fromInputUnsafe(options.expiresIn ?? "1 hour"),
+      member: options.memberId ?? null
+    }).pipe(
+      Effect.provideContext(context),
+      Effect.map(({ token }) => Redacted.value(token)),
+      Effect.orDie
+    )
 
   return {
     url,
@@ -96,7 +92,12 @@ export const startServer = Effect.fnUntraced(function* (environment: Environment
     apply,
     issue,
     /** Revokes the key of a token. */
-    revoke: (token: string) => Effect.orDie(keys.revoke(KeyId.make(token.slice(3, 15)))),
+    revoke: (token: string) =>
+      revokeKey(token.slice(3, 15)).pipe(
+        Effect.provideService(Operator, { actor: "test" }),
+        Effect.provideContext(context),
+        Effect.orDie
+      ),
     /** Creates a project from the parts of a file, and a token for it. */
     seed: Effect.fnUntraced(function* (parts?: Parts): Effect.fn.Return<Seeded> {
       const projectId = `prj_${randomBytes(6).toString("hex")}`

@@ -1,28 +1,25 @@
-import { Clock, Duration, Effect, Option, Redacted, Schema } from "effect"
+import { Clock, Duration, Effect, Option, Redacted } from "effect"
 import { Command, Flag } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../../api/Access.ts"
 import { text } from "../../api/schema/Fields.ts"
-import { KeyId, MemberId } from "../../api/schema/Ids.ts"
 import {
   type ApiKey,
-  ApiKeys,
   defaultLifetime,
   type IssuedKey,
-  KeyUnknown,
-  MemberUnusable
+  issueKey,
+  listKeys,
+  revokeKey,
+  rotateKey
 } from "../../http/auth/ApiKeys.ts"
 import { stateOf } from "../../http/auth/EndingKeys.ts"
-import { Operator, recordKeyAction } from "../../operators/Audit.ts"
+import { Operator, recordDone } from "../../operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, CommandFailed, described } from "../Output.ts"
 import { adminUrl, read } from "../../http/edge/AdminAddress.ts"
 import { issue as issueLinks, signInPath } from "../../http/auth/OperatorSessions.ts"
 import { Settings } from "../../platform/Settings.ts"
-
-const onKeys = <A, E, R>(command: Effect.Effect<A, E, R>) =>
-  command.pipe(Effect.provide(ApiKeys.layer), onMigratedDatabase)
 
 const issue = Command.make(
   "issue",
@@ -41,20 +38,20 @@ const issue = Command.make(
       Flag.withDescription("Lifetime of the key, at most 366d; 90d if not given"),
       Flag.withDefault(defaultLifetime)
     ),
-    member: Flags.id("member", "Binds the key to an active member of the project").pipe(Flag.optional)
+    member: Flags.filter(Flags.id("member", "Binds the key to an active member of the project"))
   },
   Effect.fn(function* ({ expiresIn, json, member, name, project, ...given }) {
-    const keys = yield* ApiKeys
-    const key = yield* keys.issue({
-      projectId: yield* Flags.projectId(project),
+    const projectId = yield* Flags.projectId(project)
+    const key = yield* issueKey({
+      projectId,
       name,
       scopes: given.scopes.includes("all") ? scopes : given.scopes.filter((scope) => scope !== "all"),
       expiresIn,
-      memberId: yield* Effect.transposeOption(Option.map(member, memberId))
+      member
     })
-    yield* recordKeyAction(key.keyId, { action: "key.issue", target: key.keyId, detail: { name, scopes: key.scopes } })
+    yield* recordDone(projectId, { action: "key.issue", target: key.keyId, detail: { name, scopes: key.scopes } })
     yield* answer(json, document(key), shown(key))
-  }, onKeys)
+  }, onMigratedDatabase)
 ).pipe(
   described("Issue a key and show its token, which is not shown again", {
     "--project demo --name ci --scope all": "A key with all eleven scopes",
@@ -66,12 +63,11 @@ const list = Command.make(
   "list",
   { ...Flags.ofProject, ...Flags.range },
   Effect.fn(function* ({ json, project, ...range }) {
-    const keys = yield* ApiKeys
-    const page = yield* keys.list(yield* Flags.projectId(project), range)
+    const page = yield* listKeys(yield* Flags.projectId(project), range)
     const now = yield* Clock.currentTimeMillis
     const items = page.items.map((key) => ({ ...key, state: stateOf(key, now) }))
     yield* answerPage(json, { ...page, items }, "keys", { columnsOf })
-  }, onKeys)
+  }, onMigratedDatabase)
 ).pipe(
   described("List the keys of a project, the newest first; a key that ends within 14 days is `ending`", {
     "--project demo --json": ""
@@ -87,11 +83,9 @@ const revoke = Command.make(
   "revoke",
   { json: Flags.json, key },
   Effect.fn(function* ({ json, key }) {
-    const keys = yield* ApiKeys
-    const revoked = yield* keys.revoke(yield* keyId(key))
-    yield* recordKeyAction(revoked.keyId, { action: "key.revoke", target: revoked.keyId })
+    const revoked = yield* revokeKey(key)
     yield* answer(json, revoked, `Key ${revoked.keyId} is revoked since ${revoked.revokedAt.toISOString()}`)
-  }, onKeys)
+  }, onMigratedDatabase)
 ).pipe(described("Revoke a key: its token is refused from the next second on", { "--key 4fGh8Kp2LmQx": "" }))
 
 const rotate = Command.make(
@@ -105,13 +99,10 @@ const rotate = Command.make(
     )
   },
   Effect.fn(function* ({ grace, json, key }) {
-    const keys = yield* ApiKeys
-    const old = yield* keyId(key)
-    const renewed = yield* keys.rotate(old, grace)
-    yield* recordKeyAction(old, { action: "key.rotate", target: old, detail: { renewed: renewed.keyId } })
-    const note = `The old key ${old} is accepted for ${Duration.format(grace)} more, or until it expires.`
+    const renewed = yield* rotateKey(key, grace)
+    const note = `The old key ${key} is accepted for ${Duration.format(grace)} more, or until it expires.`
     yield* answer(json, document(renewed), `${shown(renewed)}\n${note}`)
-  }, onKeys)
+  }, onMigratedDatabase)
 ).pipe(
   described("Issue a new key with the rights and lifetime of an old key, which ends after the grace period", {
     "--key 4fGh8Kp2LmQx": "",
@@ -123,11 +114,6 @@ export const token = Command.make("token").pipe(
   Command.withDescription("Issue, list, revoke and rotate the API keys of a project"),
   Command.withSubcommands([issue, list, revoke, rotate])
 )
-
-const memberId = (id: string) =>
-  Schema.decodeEffect(MemberId)(id).pipe(Effect.mapError(() => new MemberUnusable({ memberId: id, reason: "unknown" })))
-
-const keyId = (id: string) => Schema.decodeEffect(KeyId)(id).pipe(Effect.mapError(() => new KeyUnknown()))
 
 const document = ({ keyId, token, ...key }: IssuedKey) => ({ keyId, token: Redacted.value(token), ...key })
 

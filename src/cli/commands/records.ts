@@ -1,5 +1,5 @@
 /** `audit`, `find` and `task`: what operators did, which record an id names, and the tasks that operators make. */
-import { Effect, Option, Schema } from "effect"
+import { Effect, Option } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { type Entry, listActions, listServiceActions, recordDone } from "../../operators/Audit.ts"
@@ -9,9 +9,8 @@ import { find as findIn, historyOf } from "../../project/History.ts"
 import { answer, answerPage, described, tableOf } from "../Output.ts"
 import { itemOf } from "./deliveries.ts"
 import { taskFields } from "../../api/integrations/Events.ts"
-import { ClientId, DealId, type ProjectId, TaskId } from "../../api/schema/Ids.ts"
 import { Instant } from "../../api/schema/Fields.ts"
-import { completeTask, createTask, TaskReferenceUnknown } from "../../crm/Tasks.ts"
+import { completeTask, createTask } from "../../crm/Tasks.ts"
 
 const list = Command.make(
   "list",
@@ -81,23 +80,18 @@ const create = Command.make(
       Flag.withMetavar("TITLE"),
       Flag.withDescription("The task's title (required)")
     ),
-    deal: Flags.id("deal", "The id of a deal").pipe(Flag.optional),
-    client: Flags.id("client", "The id of a client").pipe(Flag.optional),
-    due: Flags.decodedFlag("due", Instant).pipe(
-      Flag.withMetavar("TIME"),
-      Flag.withDescription("The due time in RFC 3339, such as 2026-12-01T09:00:00Z"),
-      Flag.optional
+    dealId: Flags.filter(Flags.id("deal", "The id of a deal")),
+    clientId: Flags.filter(Flags.id("client", "The id of a client")),
+    dueAt: Flags.filter(
+      Flags.decodedFlag("due", Instant).pipe(
+        Flag.withMetavar("TIME"),
+        Flag.withDescription("The due time in RFC 3339, such as 2026-12-01T09:00:00Z")
+      )
     )
   },
-  Effect.fn(function* ({ client, deal, due, json, project, title }) {
+  Effect.fn(function* ({ json, project, ...task }) {
     const projectId = yield* Flags.projectId(project)
-    const named = namedIn(projectId)
-    const taskId = yield* createTask(projectId, {
-      title,
-      dealId: Option.isSome(deal) ? yield* named("deal", DealId, deal.value) : null,
-      clientId: Option.isSome(client) ? yield* named("client", ClientId, client.value) : null,
-      dueAt: Option.getOrNull(due)
-    })
+    const taskId = yield* createTask(projectId, task)
     yield* recordDone(projectId, { action: "task.create", target: taskId })
     yield* answer(json, { taskId }, `Task ${taskId} is created`)
   }, onMigratedDatabase)
@@ -111,11 +105,10 @@ const complete = Command.make(
   "complete",
   {
     ...Flags.ofProject,
-    task: Flags.id("task", "The task's id (required)")
+    taskId: Flags.id("task", "The task's id (required)")
   },
-  Effect.fn(function* ({ json, project, task }) {
+  Effect.fn(function* ({ json, project, taskId }) {
     const projectId = yield* Flags.projectId(project)
-    const taskId = yield* namedIn(projectId)("task", TaskId, task)
     yield* completeTask(projectId, taskId)
     yield* recordDone(projectId, { action: "task.complete", target: taskId })
     yield* answer(json, { taskId }, `Task ${taskId} is completed`)
@@ -130,11 +123,3 @@ export const task = Command.make("task").pipe(
   Command.withDescription("Create and complete the tasks of a project"),
   Command.withSubcommands([create, complete])
 )
-
-/** Decodes the id of a record. If the id is malformed, fails as if the record did not exist. */
-const namedIn =
-  (projectId: ProjectId) =>
-  <Id>(kind: "task" | "deal" | "client", schema: Schema.Codec<Id, string>, id: string) =>
-    Schema.decodeEffect(schema)(id).pipe(
-      Effect.mapError(() => new TaskReferenceUnknown({ projectId, unknown: [{ kind, id }] }))
-    )

@@ -8,7 +8,7 @@ import { listOf, orNotFound, type PageRequest, pageSize, projectPage, recordLink
 import { progressOf, type State } from "../../platform/Moves.ts"
 import { attemptCharts } from "../Charts.ts"
 import { scopes } from "../../api/Access.ts"
-import { ApiKeys } from "../../http/auth/ApiKeys.ts"
+import { listKeys } from "../../http/auth/ApiKeys.ts"
 import { stateOf } from "../../http/auth/EndingKeys.ts"
 import { list } from "../../integrations/endpoints/WebhookList.ts"
 
@@ -76,12 +76,11 @@ export const project = projectPage(
 
 export const keys = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, submit, time }) {
-    const service = yield* ApiKeys
     return listOf(request, {
       title: `API keys of ${project.name}`,
       caption: "Keys, newest first",
       empty: "No keys.",
-      found: yield* orNotFound(service.list(project.id, range)),
+      found: yield* orNotFound(listKeys(project.id, range)),
       columns: {
         Key: ({ keyId }) => idOf(keyId),
         Name: ({ name }) => name,

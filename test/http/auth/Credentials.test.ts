@@ -3,10 +3,11 @@ import { Clock, Duration, Effect, Fiber, Latch, Layer, Option, Redacted } from "
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { KeyId, ProjectId } from "../../../src/api/schema/Ids.ts"
-import { ApiKeys } from "../../../src/http/auth/ApiKeys.ts"
+import { issueKey } from "../../../src/http/auth/ApiKeys.ts"
 import { Credentials, makeKeyReads, maxWaiting, present } from "../../../src/http/auth/Credentials.ts"
 import { monotonicMillis } from "../../../src/platform/MonotonicTime.ts"
 import { eventTypes, subscribe } from "../../support/Events.ts"
+import { usualSettings } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { ServiceUnavailable } from "../../../src/api/Problems.ts"
 
@@ -18,13 +19,12 @@ const issue = Effect.gen(function* () {
     INSERT INTO projects (project_id, name, time_zone, modules, entitlements, rate_limits, created_at)
     VALUES (${projectId}, 'P', 'UTC', '{crm}', '{developer_api}', '{"read":{"limit":5,"windowSeconds":1}}', now())
     ON CONFLICT DO NOTHING`
-  const keys = yield* ApiKeys
-  return yield* keys.issue({
+  return yield* issueKey({
     projectId,
     name: "n",
     scopes: ["crm.clients.read"],
     expiresIn: Duration.days(1),
-    memberId: Option.none()
+    member: null
   })
 })
 
@@ -46,7 +46,7 @@ const lastUsedAt = (keyId: string) =>
 /** Repeats the read until the background write is done. */
 const used = (keyId: string, at: number) => lastUsedAt(keyId).pipe(Effect.repeat({ until: (seen) => seen === at }))
 
-layer(Layer.mergeAll(Credentials.layer, ApiKeys.layerOf(Option.none())).pipe(Layer.provideMerge(TestDatabase.layer)))(
+layer(Layer.mergeAll(Credentials.layer, usualSettings).pipe(Layer.provideMerge(TestDatabase.layer)))(
   "credentials",
   (it) => {
     it.effect("carry the rights of the key and the settings of its project", function* () {
