@@ -4,7 +4,7 @@ import { HttpServerResponse } from "effect/http"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { faultsOf } from "../api/schema/Faults.ts"
 import { Instant } from "../api/schema/Fields.ts"
-import { type OperatorSessions, type Session, signInPath } from "../http/auth/OperatorSessions.ts"
+import { type makeSessions, type Session, signInPath } from "../http/auth/OperatorSessions.ts"
 import { type Action, newOnce } from "../project/Action.ts"
 import { type ActionName, actions } from "../project/Actions.ts"
 import { action as submit, block, html, instantOf } from "./Html.ts"
@@ -30,7 +30,7 @@ interface Parts {
   readonly name: ActionName
   readonly form: URLSearchParams
   readonly session: Session
-  readonly notify: OperatorSessions["Service"]["notify"]
+  readonly notify: Effect.Success<typeof makeSessions>["notify"]
 }
 
 /**

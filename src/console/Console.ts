@@ -23,7 +23,7 @@ import { keys, project, projects } from "./pages/Projects.ts"
 import { message, messages } from "./pages/Messages.ts"
 import { overview } from "./pages/Overview.ts"
 import { replays, webhook } from "./pages/Webhooks.ts"
-import { OperatorSessions, type Session, signInPath, withoutCookie } from "../http/auth/OperatorSessions.ts"
+import { makeSessions, type Session, signInPath, withoutCookie } from "../http/auth/OperatorSessions.ts"
 import { style } from "./Style.ts"
 
 type Services = Exclude<ActionServices, Operator> | LongRunning | Settings
@@ -64,7 +64,7 @@ export const paths: ReadonlyArray<readonly [method: "GET" | "POST", path: string
 const routes = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const reports = Context.get(yield* Layer.build(clients.reports), SqlClient.SqlClient)
-    const sessions = yield* OperatorSessions
+    const sessions = yield* makeSessions
     const services = yield* Effect.context<Services>()
     const provideServices = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)
     const sessionOf = ({ cookies, url }: Request) => sessions.find(cookies, url)
@@ -197,4 +197,4 @@ const queryOf = (url: string) => paramsOf(url.split("?")[1] ?? "")
 const paramsOf = (text: string) =>
   new URLSearchParams([...new URLSearchParams(text)].filter(([, value]) => !isUnsafe(value)))
 
-export const layer = routes.pipe(Layer.provide([OperatorSessions.layer, Sender.layerOfSettings]))
+export const layer = routes.pipe(Layer.provide(Sender.layerOfSettings))

@@ -4,7 +4,7 @@
  * began. The database stores only sessions that an operator has ended, until
  * their cookies expire. All times come from the database's clock, because all processes share it.
  */
-import { Context, Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
+import { Duration, Effect, Option, Redacted, Schema } from "effect"
 import { Cookies, HttpServerResponse } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { createHash, createHmac, randomBytes, randomUUID } from "node:crypto"
@@ -23,10 +23,8 @@ const maxDuration = Duration.toMillis(Duration.hours(8))
  * What an action has done. The answer of the action redirects to a page, and this page shows the notice once. Each notice has
  * its own cookie, named after the page, so that an answer to another tab of the browser neither shows nor removes the notice.
  */
-export interface Notice {
-  readonly title: string
-  readonly message: string
-}
+const NoticeText = Schema.fromJsonString(Schema.Struct({ title: Schema.String, message: Schema.String }))
+export type Notice = typeof NoticeText.Type
 
 /** Names the cookie of a page's notice by a hash, because a path with two long ids would be too long. */
 const noticeCookie = (page: string): string =>
@@ -35,23 +33,18 @@ const noticeCookie = (page: string): string =>
 const Content = Schema.fromJsonString(
   Schema.Struct({
     id: Schema.String,
+    /** The identity of the database in which the session began. */
     database: Schema.String,
+    /** The user of the operating system who issued the link. */
     actor: Schema.String,
+    /** Milliseconds since 1970, as all times here. */
     startedAt: Schema.Finite,
     expiresAt: Schema.Finite
   })
 )
-const NoticeText = Schema.fromJsonString(Schema.Struct({ title: Schema.String, message: Schema.String }))
 
-export interface Session {
-  readonly id: string
-  /** The identity of the database in which the session began. */
-  readonly database: string
-  /** The user of the operating system who issued the link. */
-  readonly actor: string
-  /** Milliseconds since 1970. */
-  readonly startedAt: number
-  /** Time of the current request, in milliseconds since 1970. */
+export interface Session extends Omit<typeof Content.Type, "expiresAt"> {
+  /** Time of the current request. */
   readonly now: number
   readonly csrf: string
   readonly notice?: Notice | undefined
@@ -59,92 +52,77 @@ export interface Session {
 
 type Response = HttpServerResponse.HttpServerResponse
 
-export class OperatorSessions extends Context.Service<
-  OperatorSessions,
-  {
+export const makeSessions = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const secret = yield* SecretKey
+  const key = Redacted.value(secret.derive("console sessions"))
+  const mac = (text: string) => createHmac("sha256", key).update(text).digest()
+  const csrfOf = (id: string) => mac(`csrf ${id}`).toString("base64url")
+
+  /** Signs the value of a cookie, for this cookie alone. `label` is the name of a notice's cookie, or empty. */
+  const sign = (label: string, value: string) => {
+    const text = Buffer.from(value).toString("base64url")
+    return `${text}.${mac(label + text).toString("base64url")}`
+  }
+
+  const open = (label: string, signed = "") => {
+    const [text = "", signature = ""] = signed.split(".")
+    return sameHash(mac(label + text), Buffer.from(signature, "base64url"))
+      ? Option.some(Buffer.from(text, "base64url").toString("utf8"))
+      : Option.none()
+  }
+
+  const withSession = (response: Response, { actor, database, id, now, startedAt }: Omit<Session, "csrf">) => {
+    const expiresAt = Math.min(now + idleTimeout, startedAt + maxDuration)
+    const content = Schema.encodeSync(Content)({ id, database, actor, startedAt, expiresAt })
+    return setCookie(response, cookie, sign("", content), maxDuration)
+  }
+
+  return {
     /** Redeems the code of a sign-in link. Starts a session, and sets its cookie in the response. None for an invalid code. */
-    readonly start: (code: string, response: Response) => Effect.Effect<Option.Option<Response>, ServiceUnavailable>
+    start: (code: string, response: Response) =>
+      Effect.map(statement(redeem(sql, code)), ([redeemed]) =>
+        redeemed === undefined
+          ? Option.none()
+          : Option.some(withSession(response, { id: randomUUID(), startedAt: redeemed.now, ...redeemed }))
+      ),
     /** Returns the session in the cookies of a request, with the notice for the page at `url`; none without a valid session. */
-    readonly find: (
+    find: Effect.fnUntraced(function* (
       cookies: Readonly<Record<string, string | undefined>>,
       url: string
-    ) => Effect.Effect<Option.Option<Session>, ServiceUnavailable>
+    ): Effect.fn.Return<Option.Option<Session>, ServiceUnavailable> {
+      const content = Option.flatMap(open("", cookies[cookie]), Schema.decodeUnknownOption(Content))
+      if (Option.isNone(content)) return Option.none()
+      const { actor, database, expiresAt, id, startedAt } = content.value
+      const name = noticeCookie(url)
+      const notice = Option.flatMap(open(name, cookies[name]), Schema.decodeUnknownOption(NoticeText))
+      const rows = yield* statement(sql<{ readonly now: number }>`
+        SELECT (extract(epoch FROM now()) * 1000)::float8 AS now
+        WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)
+          AND ${databaseIdentity(sql)} = ${database}`)
+      const session = { id, database, actor, startedAt, csrf: csrfOf(id), notice: Option.getOrUndefined(notice) }
+      return Option.fromIterable(rows.filter(({ now }) => now < expiresAt).map(({ now }) => ({ ...session, now })))
+    }),
     /** Extends a session, and sets its cookie in the response, unless the response sets this cookie already. */
-    readonly extend: (session: Session, response: Response) => Response
+    extend: (session: Session, response: Response) =>
+      Option.isSome(Cookies.get(response.cookies, cookie)) ? response : withSession(response, session),
     /** Sets the cookie of a notice for a page, which is a path with its query. */
-    readonly notify: (response: Response, page: string, notice: Notice) => Response
-    readonly end: (session: Session) => Effect.Effect<void, ServiceUnavailable>
-    readonly hasToken: (session: Session, csrf: string) => boolean
+    notify: (response: Response, page: string, notice: Notice) => {
+      const name = noticeCookie(page)
+      return setCookie(response, name, sign(name, Schema.encodeSync(NoticeText)(notice)), 60_000)
+    },
+    // Expired rows are deleted here, because only this statement adds rows.
+    end: ({ id, startedAt }: Session) =>
+      Effect.asVoid(
+        statement(sql`
+          WITH expired AS (DELETE FROM console_ended_sessions WHERE expires_at <= now())
+          INSERT INTO console_ended_sessions (session_id, expires_at)
+          VALUES (${id}::uuid, ${new Date(startedAt + maxDuration)})
+          ON CONFLICT DO NOTHING`)
+      ),
+    hasToken: ({ csrf }: Session, given: string) => sameHash(Buffer.from(csrf), Buffer.from(given))
   }
->()("developer-api-service/http/auth/OperatorSessions") {
-  static readonly layer = Layer.effect(
-    OperatorSessions,
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const secret = yield* SecretKey
-      const key = Redacted.value(secret.derive("console sessions"))
-      const mac = (text: string) => createHmac("sha256", key).update(text).digest()
-      const csrfOf = (id: string) => mac(`csrf ${id}`).toString("base64url")
-
-      /** Signs the value of a cookie, for this cookie alone. `label` is the name of a notice's cookie, or empty. */
-      const sign = (label: string, value: string) => {
-        const text = Buffer.from(value).toString("base64url")
-        return `${text}.${mac(label + text).toString("base64url")}`
-      }
-
-      const open = (label: string, signed = "") => {
-        const [text = "", signature = ""] = signed.split(".")
-        return sameHash(mac(label + text), Buffer.from(signature, "base64url"))
-          ? Option.some(Buffer.from(text, "base64url").toString("utf8"))
-          : Option.none()
-      }
-
-      const withSession = (response: Response, { actor, database, id, now, startedAt }: Omit<Session, "csrf">) => {
-        const expiresAt = Math.min(now + idleTimeout, startedAt + maxDuration)
-        const content = Schema.encodeSync(Content)({ id, database, actor, startedAt, expiresAt })
-        return setCookie(response, cookie, sign("", content), maxDuration)
-      }
-
-      return {
-        start: (code, response) =>
-          Effect.map(statement(redeem(sql, code)), ([redeemed]) =>
-            redeemed === undefined
-              ? Option.none()
-              : Option.some(withSession(response, { id: randomUUID(), startedAt: redeemed.now, ...redeemed }))
-          ),
-        find: Effect.fnUntraced(function* (cookies, url) {
-          const content = Option.flatMap(open("", cookies[cookie]), Schema.decodeUnknownOption(Content))
-          if (Option.isNone(content)) return Option.none()
-          const { actor, database, expiresAt, id, startedAt } = content.value
-          const name = noticeCookie(url)
-          const notice = Option.flatMap(open(name, cookies[name]), Schema.decodeUnknownOption(NoticeText))
-          const rows = yield* statement(sql<{ readonly now: number }>`
-            SELECT (extract(epoch FROM now()) * 1000)::float8 AS now
-            WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)
-              AND ${databaseIdentity(sql)} = ${database}`)
-          const session = { id, database, actor, startedAt, csrf: csrfOf(id), notice: Option.getOrUndefined(notice) }
-          return Option.fromIterable(rows.filter(({ now }) => now < expiresAt).map(({ now }) => ({ ...session, now })))
-        }),
-        extend: (session, response) =>
-          Option.isSome(Cookies.get(response.cookies, cookie)) ? response : withSession(response, session),
-        notify: (response, page, notice) => {
-          const name = noticeCookie(page)
-          return setCookie(response, name, sign(name, Schema.encodeSync(NoticeText)(notice)), 60_000)
-        },
-        // Expired rows are deleted here, because only this statement adds rows.
-        end: ({ id, startedAt }) =>
-          Effect.asVoid(
-            statement(sql`
-              WITH expired AS (DELETE FROM console_ended_sessions WHERE expires_at <= now())
-              INSERT INTO console_ended_sessions (session_id, expires_at)
-              VALUES (${id}::uuid, ${new Date(startedAt + maxDuration)})
-              ON CONFLICT DO NOTHING`)
-          ),
-        hasToken: ({ csrf }, given) => sameHash(Buffer.from(csrf), Buffer.from(given))
-      }
-    })
-  )
-}
+})
 
 export const withoutCookie = (response: Response): Response => setCookie(response, cookie, "", 0)
 
