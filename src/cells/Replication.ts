@@ -12,7 +12,7 @@ import { SqlClient } from "effect/sql"
 import { tablesOf } from "../project/Offboarding.ts"
 import { Lost, nameOf, reasonOf, refused, type Sides } from "./Sides.ts"
 import { forkPeriodic } from "../work/Supervisor.ts"
-import { MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { gauge, MetricsEnabled } from "../telemetry/Telemetry.ts"
 import { untraced } from "../telemetry/Spans.ts"
 
 type Sql = SqlClient.SqlClient
@@ -156,9 +156,10 @@ const dropSlots = (source: Sql, pattern: string) =>
 
 const measureEvery = Duration.seconds(15)
 
-const idle = Metric.gauge("move_slots_idle", {
-  description: "Replication slots of moves that no target reads: they keep the log of the database"
-})
+const idle = gauge(
+  "move_slots_idle",
+  "Replication slots of moves that no target reads: they keep the log of the database"
+)
 
 interface Slot {
   /** The project that is being moved; null for a slot that belongs to no move. */

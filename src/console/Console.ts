@@ -86,6 +86,7 @@ const routes = HttpRouter.use(
       withSession((session, request) =>
         page(reports, { path, session, query: queryOf(request.url) }).pipe(
           Effect.catchTag("PageError", (error) => Effect.succeed(error.content)),
+          Effect.provideService(SqlClient.SqlClient, reports),
           provideServices,
           (content) => statement(inReadTransaction(reports, content)),
           Effect.flatMap(({ body, elsewhere, project, status, title }) =>

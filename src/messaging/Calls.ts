@@ -30,7 +30,7 @@ import { type Message, messages, resultOf } from "./Messages/Record.ts"
 import { outcomes, Providers } from "./providers/Connectors.ts"
 import { type ProviderType, providerTypes } from "../api/messaging/Messaging.ts"
 import { isAwake } from "../platform/Moves.ts"
-import { atZero, increment } from "../telemetry/Telemetry.ts"
+import { atZero, counter, gauge, increment } from "../telemetry/Telemetry.ts"
 
 /** The message after the attempt; none if another process or an operator has already ended the attempt. */
 type Recorded = Option.Option<Message>
@@ -170,10 +170,7 @@ export class Calls extends Context.Service<
 
 const nameOf = (projectId: string, messageId: string) => JSON.stringify([projectId, messageId])
 
-const attempts = Metric.counter("message_attempts_total", {
-  description: "Attempts to send messages, by outcome",
-  incremental: true
-})
+const attempts = counter("message_attempts_total", "Attempts to send messages, by outcome")
 
 const counted = Record.keys(messages.moves).filter((move) => !move.startsWith("settled"))
 
@@ -189,13 +186,8 @@ export const metrics = Layer.effectDiscard(
 const count = (provider: ProviderType, outcome: string) =>
   increment(Metric.withAttributes(attempts, { provider, outcome }))
 
-const depth = Metric.gauge("message_queue_depth", {
-  description: "Messages of conversations that wait for another attempt, due or not"
-})
-
-const oldest = Metric.gauge("message_oldest_due_seconds", {
-  description: "For how long the oldest due message has waited"
-})
+const depth = gauge("message_queue_depth", "Messages of conversations that wait for another attempt, due or not")
+const oldest = gauge("message_oldest_due_seconds", "For how long the oldest due message has waited")
 
 /** Measures the messages of conversations that wait. */
 export const measureQueue = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Statement.Fragment) {

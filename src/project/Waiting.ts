@@ -3,6 +3,10 @@ import type { SqlClient, Statement } from "effect/sql"
 import { isDead } from "../integrations/deliveries/DeliveryList.ts"
 import { needsDecision } from "../messaging/Messages.ts"
 import { isAwake } from "../platform/Moves.ts"
+import { plural } from "../platform/Text.ts"
+
+/** Number of projects that are shown. One more is read, so that it is known whether there are more. */
+export const maxProjects = 20
 
 /** Maximum of each count, so that a long backlog is not read to its end. */
 export const maxCount = 10_000
@@ -21,11 +25,11 @@ const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
   sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
 
 /**
- * Finds the first `limit` projects with a record that waits for an operator. Leaves out projects whose background work a move
+ * Finds the first `maxProjects` projects, and one more, with a record that waits for an operator. Leaves out projects whose background work a move
  * has stopped (`isAwake`), because another database may serve them. Counts end at `maxCount`. Of the messages of unknown
  * outcome, reads the oldest, because a newer one may still get another attempt.
  */
-export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
+export const waiting = (sql: SqlClient.SqlClient) => {
   const of = (table: string, condition: string) =>
     bounded(sql, sql.literal(`FROM ${table} WHERE ${table}.project_id = projects.project_id AND ${condition}`))
   return sql<Waiting>`
@@ -40,31 +44,36 @@ export const waiting = (sql: SqlClient.SqlClient, limit: number) => {
         ) messages OFFSET 0
     ) waiting
     WHERE dead + unknown + disabled + paused > 0 AND ${isAwake(sql, "project_id")}
-    ORDER BY project_id LIMIT ${limit}::int`
+    ORDER BY project_id LIMIT ${maxProjects + 1}::int`
 }
 
-interface Stuck {
-  readonly kind: "dead" | "unsettled" | "abandoned"
-  readonly count: number
-  /** A project with records of this kind; null if the count is 0. */
-  readonly project: string | null
+const words = {
+  disabled: ["webhook is disabled", "webhooks are disabled"],
+  dead: ["delivery is dead", "deliveries are dead"],
+  unknown: ["message needs a decision", "messages need a decision"],
+  paused: ["campaign is paused", "campaigns are paused"]
+} as const
+
+/** Says how many records of a kind wait in these projects, or at least how many. Returns nothing if none waits. */
+export const inWords = (projects: ReadonlyArray<Waiting>, kind: keyof typeof words): ReadonlyArray<string> => {
+  const sum = projects.reduce((sum, project) => sum + project[kind], 0)
+  const isPartial =
+    projects.length > maxProjects ||
+    projects.some((project) => project[kind] === maxCount || (kind === "unknown" && project.hasMore))
+  const [one, many] = words[kind]
+  return sum === 0 ? [] : [`${isPartial ? "at least " : ""}${plural(sum, one, many)}`]
 }
 
-/**
- * Counts dead deliveries, messages that need a decision, and attempts whose lease ended more than a minute ago without a
- * takeover. Leaves out projects whose background work a move has stopped. Counts end at `maxCount`.
- */
-export const countStuck = (sql: SqlClient.SqlClient) => {
-  const count = (kind: Stuck["kind"], records: string) => sql`
-    SELECT ${kind}::text AS kind, count(*)::int AS count, min(project_id) AS project FROM (
-      SELECT project_id FROM ${sql.literal(records)} AND ${isAwake(sql, "project_id")} LIMIT ${maxCount}::int
-    ) found`
-  const isLate = (column: string) => `${column} < now() - interval '1 minute'`
-  return sql<Stuck>`
-    ${count("dead", `deliveries WHERE ${isDead} AND status = 'dead'`)} UNION ALL
-    ${count("unsettled", `messages WHERE ${needsDecision}`)} UNION ALL
-    ${count("abandoned", `deliveries WHERE finished_at IS NULL AND status = 'delivering' AND ${isLate("leased_until")}`)} UNION ALL
-    ${count("abandoned", `messages WHERE attempting AND ${isLate("available_at")}`)}`
+/** Counts the attempts whose lease ended more than a minute ago without a takeover, up to `maxCount` of each kind. */
+export const countAbandoned = (sql: SqlClient.SqlClient) => {
+  const of = (table: string, condition: string) =>
+    bounded(
+      sql,
+      sql`FROM ${sql.literal(`${table} WHERE ${condition} < now() - interval '1 minute'`)} AND ${isAwake(sql, "project_id")}`
+    )
+  return sql<{ readonly abandoned: number }>`
+    SELECT ${of("deliveries", "finished_at IS NULL AND status = 'delivering' AND leased_until")} +
+      ${of("messages", "attempting AND available_at")} AS abandoned`
 }
 
 /** Counts the enabled webhooks, up to `maxCount`, except in projects whose background work a move has stopped. */

@@ -10,7 +10,7 @@ import { clients } from "../sql/Connections.ts"
 import { statement, unavailable } from "../sql/Database.ts"
 import { forkPeriodic, Supervisor } from "../work/Supervisor.ts"
 import { listWorkers } from "../work/Worker.ts"
-import { MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { gauge, MetricsEnabled } from "../telemetry/Telemetry.ts"
 import { untraced } from "../telemetry/Spans.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { makeMeasure } from "./Metrics.ts"
@@ -18,14 +18,13 @@ import { problemResponse } from "../http/path/ProblemResponse.ts"
 
 const measureEvery = Duration.seconds(10)
 
-const readiness = Metric.gauge("service_ready", {
-  description: "1 while a check of readiness succeeds, by check"
-})
+const readiness = gauge("service_ready", "1 while a check of readiness succeeds, by check")
 
 /** Every process measures it, so that it is known while no process works in the background. */
-const workers = Metric.gauge("background_workers", {
-  description: "Processes that work in the background: webhooks, retries, campaigns; those that hang are not counted"
-})
+const workers = gauge(
+  "background_workers",
+  "Processes that work in the background: webhooks, retries, campaigns; those that hang are not counted"
+)
 
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {

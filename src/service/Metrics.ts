@@ -2,7 +2,7 @@
 import { Context, Duration, Effect, Layer, Metric } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import { Api } from "../api/Api.ts"
-import { atZero, MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { atZero, counter, gauge, histogram, MetricsEnabled } from "../telemetry/Telemetry.ts"
 import { SqlClient } from "effect/sql"
 import { monitorEventLoopDelay } from "node:perf_hooks"
 import manifest from "../../package.json" with { type: "json" }
@@ -38,18 +38,12 @@ export class RequestMetrics extends Context.Service<
       if (!(yield* MetricsEnabled)) return { record: undefined }
 
       const context = yield* Effect.context<never>()
-      const duration = Metric.histogram("http_server_request_duration_seconds", {
-        description: "Duration of requests",
-        boundaries
-      })
-      const replays = Metric.counter("idempotent_replays_total", {
-        description: "Requests answered by a replay",
-        incremental: true
-      })
-      const errors = Metric.counter("http_server_errors_total", {
-        description: "Requests that the service could not answer, by route and status",
-        incremental: true
-      })
+      const duration = histogram("http_server_request_duration_seconds", "Duration of requests", boundaries)
+      const replays = counter("idempotent_replays_total", "Requests answered by a replay")
+      const errors = counter(
+        "http_server_errors_total",
+        "Requests that the service could not answer, by route and status"
+      )
       const errorsOf = (method: string, route: string, status: number) =>
         Metric.withAttributes(errors, { ...attributesOf(method, route), [statusCode]: String(status) })
       const replaysOf = (method: string, route: string, protocol: Measurement["protocol"]) =>
@@ -83,19 +77,16 @@ export class RequestMetrics extends Context.Service<
 
 export const { version } = manifest
 
-const cpu = Metric.counter("process_cpu_seconds_total", { description: "CPU time of the process", incremental: true })
-const memory = Metric.gauge("process_resident_memory_bytes", { description: "Resident memory of the process" })
-const heap = Metric.gauge("nodejs_heap_used_bytes", { description: "Memory of the JavaScript heap in use" })
-const delay = Metric.gauge("nodejs_eventloop_delay_seconds", {
-  description: "Delay of the event loop since the last measurement, p99"
-})
-const build = Metric.gauge("build_info", { description: "1, by the version of the service and of Node" })
-const clock = Metric.gauge("database_clock_difference_seconds", {
-  description: "Difference between the clocks of the host and the database"
-})
-const limiter = Metric.gauge("rate_limiter_ping_seconds", {
-  description: "Duration of a decision of the rate limiter, which is that of Redis if REDIS_URL is set"
-})
+const cpu = counter("process_cpu_seconds_total", "CPU time of the process")
+const memory = gauge("process_resident_memory_bytes", "Resident memory of the process")
+const heap = gauge("nodejs_heap_used_bytes", "Memory of the JavaScript heap in use")
+const delay = gauge("nodejs_eventloop_delay_seconds", "Delay of the event loop since the last measurement, p99")
+const build = gauge("build_info", "1, by the version of the service and of Node")
+const clock = gauge("database_clock_difference_seconds", "Difference between the clocks of the host and the database")
+const limiter = gauge(
+  "rate_limiter_ping_seconds",
+  "Duration of a decision of the rate limiter, which is that of Redis if REDIS_URL is set"
+)
 
 /** Makes an effect that measures the process once. */
 export const makeMeasure = Effect.gen(function* () {

@@ -20,7 +20,7 @@ import {
 } from "../platform/Pools.ts"
 import { Settings } from "../platform/Settings.ts"
 import { connect, type Socket } from "node:net"
-import { MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { gauge, MetricsEnabled } from "../telemetry/Telemetry.ts"
 
 const unset = () => ({ directUrl: Option.none(), max: defaultConnections, sockets: makeSockets() })
 
@@ -215,11 +215,8 @@ const watch = (socket: Socket, deadAfter: Duration.Duration) => {
   socket.once("close", () => clearInterval(watching))
 }
 
-const connections = Metric.gauge("db_client_connection_count", { description: "Open connections, by pool" })
-
-const maxConnections = Metric.gauge("db_client_connection_max", {
-  description: "Maximum number of connections of a pool"
-})
+const connections = gauge("db_client_connection_count", "Open connections, by pool")
+const maxConnections = gauge("db_client_connection_max", "Maximum number of connections of a pool")
 
 /** The answer of a server without TLS to a request for it, which comes before the session. */
 const refusesTls = (chunk: Buffer) => chunk.length === 1 && chunk[0] === 0x4e

@@ -1,10 +1,10 @@
 /** Runs the statements of requests and of background work: their timeout, their retry while they are contended, and their problems. */
-import { Context, Data, Duration, Effect, Exit, Fiber, Metric, Predicate, Schedule } from "effect"
+import { Context, Data, Duration, Effect, Exit, Fiber, Predicate, Schedule } from "effect"
 import type { SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
-import { MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { gauge, histogram, MetricsEnabled } from "../telemetry/Telemetry.ts"
 
 /**
  * Maximum time that a request waits for the database: in queues, for connections and for statements, all together. A request
@@ -178,15 +178,14 @@ export const startWithTimeout = <A, E, R>(
   }
 }
 
-const inFlight = Metric.gauge("db_client_statements_in_flight", {
-  description: "Statements that are sent or wait for a connection"
-})
+const inFlight = gauge("db_client_statements_in_flight", "Statements that are sent or wait for a connection")
 
 /** The boundaries, in seconds, are those of OpenTelemetry's semantic conventions for databases. */
-const duration = Metric.histogram("db_client_operation_duration_seconds", {
-  description: "Duration of statements, including the wait for a connection",
-  boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
-})
+const duration = histogram(
+  "db_client_operation_duration_seconds",
+  "Duration of statements, including the wait for a connection",
+  [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
+)
 
 /** Measures a statement from now on, until the returned function is called. */
 const measure = (context: Context.Context<never>): (() => void) => {

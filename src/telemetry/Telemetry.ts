@@ -20,6 +20,14 @@ const metricsEnabled = Layer.effect(
   )
 )
 
+/** A metric has its name in Prometheus, and a description, which the answer of `/metrics` shows. */
+export const gauge = (name: string, description: string) => Metric.gauge(name, { description })
+
+export const counter = (name: string, description: string) => Metric.counter(name, { description, incremental: true })
+
+export const histogram = (name: string, description: string, boundaries: ReadonlyArray<number>) =>
+  Metric.histogram(name, { description, boundaries })
+
 /** Creates series of metrics at 0: Prometheus does not count the first event of a series that begins at 1. */
 export const atZero = (series: ReadonlyArray<Metric.Metric<number, unknown>>): Effect.Effect<void> =>
   Effect.contextWith((context: Context.Context<never>) => {

@@ -9,7 +9,7 @@
  * stalled, whatever the reason. Readiness then fails, and a gauge is set, until the loop reports progress again.
  */
 import { Cause, Clock, Context, Duration, Effect, Fiber, Layer, Metric, Random, Schedule, type Scope } from "effect"
-import { MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { counter, gauge, MetricsEnabled } from "../telemetry/Telemetry.ts"
 
 const minDelay = Duration.millis(250)
 const maxDelay = Duration.seconds(30)
@@ -59,14 +59,8 @@ interface Entry {
   fiber?: Fiber.Fiber<void>
 }
 
-const restarts = Metric.counter("background_restarts_total", {
-  description: "Restarts of background fibers after a failure",
-  incremental: true
-})
-
-const stalledGauge = Metric.gauge("background_stalled", {
-  description: "1 while a background fiber reports no progress"
-})
+const restarts = counter("background_restarts_total", "Restarts of background fibers after a failure")
+const stalledGauge = gauge("background_stalled", "1 while a background fiber reports no progress")
 
 const make = Effect.gen(function* () {
   const clock = yield* Clock.Clock
@@ -165,10 +159,10 @@ const minStall = Duration.minutes(1)
 /** The longest backoff after failed runs, before jitter, is the interval, clamped to these bounds. */
 const maxPause = { minimum: Duration.seconds(1), maximum: maxDelay }
 
-const failures = Metric.counter("background_failures_total", {
-  description: "Runs of periodic background fibers that failed and are tried again",
-  incremental: true
-})
+const failures = counter(
+  "background_failures_total",
+  "Runs of periodic background fibers that failed and are tried again"
+)
 
 /**
  * Runs maintenance (pruning, measurements, repairs) at intervals, under supervision, until the scope is closed. The effect does a bounded piece of work, and returns

@@ -4,7 +4,7 @@ import { Effect, Struct } from "effect"
 import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { collect } from "../../src/campaigns/Runner/Recipients.ts"
-import { countStuck } from "../../src/project/Waiting.ts"
+import { waiting } from "../../src/project/Waiting.ts"
 import { find, settle } from "../../src/messaging/Messages.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, lease, nowhere, postponed, releasedBy, scene, termsOf, unclear } from "./Runner.scene.support.ts"
@@ -42,8 +42,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
     function* () {
       const { claimed, projectId, record, recipientState, sql } = yield* scene()
       const stuck = Effect.map(
-        Effect.orDie(countStuck(sql)),
-        (counts) => counts.find(({ kind }) => kind === "unsettled")?.count ?? 0
+        Effect.orDie(waiting(sql)),
+        (projects) => projects.find((project) => project.projectId === projectId)?.unknown ?? 0
       )
       const all = { campaignId: null, channelId: null, error: null }
       const listed = (status: MessageStatus) =>

@@ -164,7 +164,7 @@ describe("doctor", () => {
         false, '[]', NULL, '', now(), now())`
     const waiting = yield* examine({ env })
     assert.deepStrictEqual([waiting.status, findingsOf(waiting)], [0, ["work warning"]])
-    assert.include(waiting.stdout, '"1 message of unknown outcome"')
+    assert.include(waiting.stdout, '"1 message needs a decision"')
     assert.deepStrictEqual(yield* pasteAdvice(waiting, { env }), [["messages list --project acme --status unknown", 0]])
     yield* sql`UPDATE messages SET attempting = true, available_at = now() - interval '2 minutes'`
     assertTrouble(yield* examine({ env }), "work", /^1 attempt was left/, /worker/)
@@ -182,7 +182,7 @@ describe("doctor", () => {
       VALUES ('acme', 'shop', 10, 10, now() - interval '18 minutes', now() + interval '1 minute')`
     const failing = yield* examine({ env })
     assert.deepStrictEqual([failing.status, findingsOf(failing)], [0, ["work warning"]])
-    assert.include(failing.stdout, '"1 endpoint that fails"')
+    assert.include(failing.stdout, '"1 endpoint fails"')
     assert.deepStrictEqual(yield* pasteAdvice(failing, { env }), [["webhooks list --project acme", 0]])
   })
 

@@ -51,7 +51,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/deliveries/Replays.ts endFormer: reads all of replays",
     "src/integrations/deliveries/Replays.ts listRunning: sorts replays below a limit",
     "src/messaging/Calls.ts measureQueue: skips a column of messages_by_channel",
-    "src/project/Waiting.ts countStuck: skips a column of messages_by_channel",
+    "src/project/Waiting.ts countAbandoned: skips a column of messages_by_channel",
     "src/cells/Replication.ts slots: reads projects without a limit by projects_moving"
   ],
   "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the events of a client, the audiences and endpoints of a project, the stages of a file, the count of a capacity":

@@ -1,6 +1,6 @@
 /** The audit of a project, the search for records, and the history of a record, an event, a command, a request or a trace: who has changed what, and which events were sent to whom. */
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
+import type { SqlClient } from "effect/sql"
 import { type Command, find, historyOf, kindNames, maxFound, maxProjects, maxShown } from "../../project/History.ts"
 import { block, type Cell, type Columns, facts, html, idOf, link, table, type Time } from "../Html.ts"
 import {
@@ -25,11 +25,7 @@ export const history = projectPage(
     const record = (yield* find(sql, project, id)).find((found) => found.kind === kind && found.id === id)
     if (kind === null || record === undefined) return yield* notFound(kind ?? "record", id)
     const traceLink = yield* traceLinks
-    const { actions, commands, deliveries, events } = yield* Effect.provideService(
-      historyOf(project, { kind, id }),
-      SqlClient.SqlClient,
-      sql
-    )
+    const { actions, commands, deliveries, events } = yield* historyOf(project, { kind, id })
     const newest = `newest first, at most ${maxShown}`
     const commandColumns: Columns<Command> = {
       At: ({ at }) => time(at),

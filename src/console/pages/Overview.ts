@@ -11,7 +11,7 @@ import {
   overdueAfter
 } from "../../integrations/endpoints/WebhookList.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
-import { countEndpoints, maxCount, type Waiting, waiting } from "../../project/Waiting.ts"
+import { countEndpoints, inWords, maxCount, maxProjects, type Waiting, waiting } from "../../project/Waiting.ts"
 import { attemptCharts } from "../Charts.ts"
 import { type PageRequest, recordLink } from "../Page.ts"
 import { type LiveWorker, listWorkers } from "../../work/Worker.ts"
@@ -20,7 +20,6 @@ import { listRefused, maxShown } from "../../http/auth/RefusedRequests.ts"
 import { badge, countOf, duration, facts, failureOf, html, idOf, link, table, timeSince } from "../Html.ts"
 
 const maxEndpoints = 20
-const maxProjects = 20
 
 interface State {
   readonly enabled: number
@@ -30,18 +29,9 @@ interface State {
   readonly projects: ReadonlyArray<Waiting>
 }
 
-type Count = "dead" | "unknown" | "disabled" | "paused"
-
 /** Says in one sentence what is wrong, and which counts are only minimums. */
 const summaryOf = ({ due, enabled, failed, projects, workers }: State): string => {
   const [longest] = failed
-  const part = (of: Count, one: string, many: string) => {
-    const sum = projects.reduce((sum, project) => sum + project[of], 0)
-    const isPartial =
-      projects.length > maxProjects ||
-      projects.some((project) => project[of] === maxCount || (of === "unknown" && project.hasMore))
-    return sum === 0 ? [] : [`${isPartial ? "at least " : ""}${plural(sum, one, many)}`]
-  }
   const failing = ({ failingSeconds, total }: FailingEndpoint) => {
     const time = duration(failingSeconds)
     if (total > 1)
@@ -54,10 +44,7 @@ const summaryOf = ({ due, enabled, failed, projects, workers }: State): string =
     ...(working === 0 ? ["no worker runs: nothing is sent in the background"] : []),
     ...(behind === 0 ? [] : [plural(behind, "endpoint is behind", "endpoints are behind")]),
     ...(longest === undefined ? [] : [failing(longest)]),
-    ...part("disabled", "webhook is disabled", "webhooks are disabled"),
-    ...part("dead", "delivery is dead", "deliveries are dead"),
-    ...part("unknown", "message needs a decision", "messages need a decision"),
-    ...part("paused", "campaign is paused", "campaigns are paused")
+    ...(["disabled", "dead", "unknown", "paused"] as const).flatMap((kind) => inWords(projects, kind))
   ]
   const queue =
     oldestSeconds < overdueAfter
@@ -67,7 +54,7 @@ const summaryOf = ({ due, enabled, failed, projects, workers }: State): string =
   return `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.`
 }
 
-const listed = (path: string, count: Count, status?: string) => ({
+const listed = (path: string, count: "dead" | "unknown" | "disabled" | "paused", status?: string) => ({
   number: (row: Waiting) => link(path, { project: row.projectId, status }, countOf(row[count], maxCount))
 })
 
@@ -87,7 +74,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
   const workers = yield* listWorkers(sql)
   const [{ enabled } = { enabled: 0 }] = yield* countEndpoints(sql)
   const failed = yield* listFailing(sql, maxEndpoints)
-  const projects = yield* waiting(sql, maxProjects + 1)
+  const projects = yield* waiting(sql)
   const refused = yield* listRefused(sql)
   const time = timeSince(request.session.now)
   const summary = summaryOf({ due: due[0], enabled, failed, projects, workers })

@@ -8,7 +8,7 @@ import { plural } from "../../platform/Text.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { isAwake } from "../../platform/Moves.ts"
 import { statement } from "../../sql/Database.ts"
-import { MetricsEnabled } from "../../telemetry/Telemetry.ts"
+import { gauge, MetricsEnabled } from "../../telemetry/Telemetry.ts"
 import { untraced } from "../../telemetry/Spans.ts"
 import { forkPeriodic } from "../../work/Supervisor.ts"
 import { Worker } from "../../work/Worker.ts"
@@ -53,9 +53,7 @@ export const listEnding = (sql: SqlClient.SqlClient) => {
     ORDER BY expires_at LIMIT ${maxCount}::int`
 }
 
-const gauge = Metric.gauge("api_keys_ending", {
-  description: `Keys in use that end within 14 days; at most ${maxCount}, where counting stops`
-})
+const count = gauge("api_keys_ending", `Keys in use that end within 14 days; at most ${maxCount}, where counting stops`)
 
 const log = Effect.fnUntraced(function* (ending: ReadonlyArray<EndingKey>) {
   for (const { days, expiresAt, keyId, name, projectId } of ending.slice(0, maxNamed)) {
@@ -80,7 +78,7 @@ export const layer = Layer.effectDiscard(
     let logAt = -Infinity
     const look = Effect.gen(function* () {
       const ending = yield* statement(listEnding(sql))
-      if (measured) yield* Metric.update(gauge, ending.length)
+      if (measured) yield* Metric.update(count, ending.length)
       const now = monotonicMillis(clock)
       if (!worker.isFirst() || now < logAt) return
       logAt = now + Duration.toMillis(Duration.days(1))

@@ -11,7 +11,7 @@ import { Settings } from "../../platform/Settings.ts"
 import type { Cost, Decision } from "./RedisStore.ts"
 import { RateLimiterUnavailable, RateLimitExceeded } from "../../api/Problems.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../../platform/CurrentRequest.ts"
-import { atZero, MetricsEnabled } from "../../telemetry/Telemetry.ts"
+import { atZero, counter, MetricsEnabled } from "../../telemetry/Telemetry.ts"
 
 class LimiterUnavailable extends Data.TaggedError("LimiterUnavailable") {}
 
@@ -83,10 +83,7 @@ const takeShared = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   return (...[bucket, , cost]: Parameters<Take>) => Effect.mapError(take(bucket, cost), () => new LimiterUnavailable())
 })
 
-const decisions = Metric.counter("rate_limit_decisions_total", {
-  description: "Decisions of the rate limiter, by policy and decision",
-  incremental: true
-})
+const decisions = counter("rate_limit_decisions_total", "Decisions of the rate limiter, by policy and decision")
 
 type Throttled<A> = Effect.Effect<A, RateLimitExceeded | RateLimiterUnavailable>
 

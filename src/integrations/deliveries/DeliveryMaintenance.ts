@@ -85,7 +85,7 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
     prunePause
   )
 
-  if (measured) yield* periodic("metrics", measureEvery, Metrics.gauge(sql))
+  if (measured) yield* periodic("metrics", measureEvery, Metrics.measure(sql))
 })
 
 /**

@@ -6,50 +6,39 @@
 import { Effect, Layer, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
 import { isAwake } from "../../platform/Moves.ts"
-import { atZero, increment } from "../../telemetry/Telemetry.ts"
+import { atZero, counter, gauge, histogram, increment } from "../../telemetry/Telemetry.ts"
 import { listDue } from "../endpoints/WebhookList.ts"
 import type { Result } from "./DeliveryLoop/Results.ts"
 import type { Move } from "./States.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 
-const deliveries = Metric.counter("webhook_deliveries_total", {
-  description: "Attempts of deliveries by outcome, and deliveries that were dead-lettered without one",
-  incremental: true
-})
-
-const duration = Metric.histogram("webhook_attempt_duration_seconds", {
-  description: "Duration of attempts",
-  boundaries: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15]
-})
+const deliveries = counter(
+  "webhook_deliveries_total",
+  "Attempts of deliveries by outcome, and deliveries that were dead-lettered without one"
+)
+const duration = histogram(
+  "webhook_attempt_duration_seconds",
+  "Duration of attempts",
+  [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15]
+)
 
 const maxDepth = 100_000
 
-const depth = Metric.gauge("webhook_queue_depth", {
-  description: `Pending deliveries, due or not; at most ${maxDepth}, where counting stops`
-})
-
-const oldest = Metric.gauge("webhook_oldest_due_seconds", {
-  description: "For how long the oldest due delivery has waited, whatever its endpoint does"
-})
-
-const behind = Metric.gauge("webhook_endpoints_behind", {
-  description: "Endpoints with a delivery that has been due for more than a minute, though no answer asked for a pause"
-})
-
-const replayAge = Metric.gauge("webhook_replay_oldest_seconds", {
-  description: "For how long the oldest unfinished replay has run"
-})
-
-const disabled = Metric.counter("webhook_disabled_total", {
-  description: "Webhooks that the service has disabled, by reason",
-  incremental: true
-})
-
-const hostExhausted = Metric.counter("webhook_host_exhausted_total", {
-  description:
-    "Deliveries that were returned unsent, because this host had no means for a connection: files, ports or memory",
-  incremental: true
-})
+const depth = gauge("webhook_queue_depth", `Pending deliveries, due or not; at most ${maxDepth}, where counting stops`)
+const oldest = gauge(
+  "webhook_oldest_due_seconds",
+  "For how long the oldest due delivery has waited, whatever its endpoint does"
+)
+const behind = gauge(
+  "webhook_endpoints_behind",
+  "Endpoints with a delivery that has been due for more than a minute, though no answer asked for a pause"
+)
+const replayAge = gauge("webhook_replay_oldest_seconds", "For how long the oldest unfinished replay has run")
+const disabled = counter("webhook_disabled_total", "Webhooks that the service has disabled, by reason")
+const hostExhausted = counter(
+  "webhook_host_exhausted_total",
+  "Deliveries that were returned unsent, because this host had no means for a connection: files, ports or memory"
+)
 
 const outcomes = [
   "succeeded",
@@ -73,9 +62,10 @@ export const countHostExhausted = increment(hostExhausted)
 
 export const countDisabled = (reason: "gone" | "failing") => increment(Metric.withAttributes(disabled, { reason }))
 
-const snapshot = Metric.gauge("database_oldest_snapshot_seconds", {
-  description: "For how long the oldest snapshot of the database is open: nothing that ended since can be cleaned up"
-})
+const snapshot = gauge(
+  "database_oldest_snapshot_seconds",
+  "For how long the oldest snapshot of the database is open: nothing that ended since can be cleaned up"
+)
 
 /** A delivery that was returned unsent had no attempt, so it is not counted. */
 export const countResults = (results: ReadonlyArray<Result>) =>
@@ -108,7 +98,7 @@ const measureSnapshots = (sql: SqlClient.SqlClient) => sql<{ readonly seconds: n
   SELECT coalesce(extract(epoch FROM now() - min(xact_start)), 0)::float8 AS seconds
   FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND datname = current_database()`
 
-export const gauge = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+export const measure = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
   const [queue] = yield* countPending(sql, maxDepth)
   yield* Metric.update(depth, queue?.pending ?? 0)
   const [first] = yield* listDue(sql, 1)

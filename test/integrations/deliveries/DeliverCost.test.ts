@@ -7,7 +7,7 @@ import { assert } from "@effect/vitest"
 import { Effect, Metric, Redacted } from "effect"
 import { firstEndpoint, reclaim, sweep } from "../../../src/integrations/deliveries/Recovery.ts"
 import { returnedBy } from "../../../src/integrations/deliveries/DeliveryLoop/Results.ts"
-import { gauge } from "../../../src/integrations/deliveries/DeliveryMetrics.ts"
+import { measure } from "../../../src/integrations/deliveries/DeliveryMetrics.ts"
 import { pools } from "../../../src/platform/Pools.ts"
 import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
 import { holding } from "../../support/Locks.ts"
@@ -177,7 +177,7 @@ layerOf({}, "api")("a queue whose ended deliveries an old snapshot still sees", 
         for (const { rows } of [claim, takeover, again]) assert.isBelow(rows, 60)
       })
     )
-    const measures = yield* Effect.andThen(gauge(setUp), Metric.snapshot).pipe(
+    const measures = yield* Effect.andThen(measure(setUp), Metric.snapshot).pipe(
       Effect.provideService(Metric.MetricRegistry, new Map())
     )
     const oldest = measures.find(({ id }) => id === "database_oldest_snapshot_seconds")

@@ -1,37 +1,29 @@
 /** The checks of `doctor` on what waits, who works and what is refused. They change nothing. */
-import { Effect } from "effect"
+import { Effect, Record } from "effect"
 import { SqlClient } from "effect/sql"
 import { slots } from "../../../cells/Replication.ts"
 import { failingMax, listDue, listFailing, overdueAfter } from "../../../integrations/endpoints/WebhookList.ts"
 import { listWorkers } from "../../../work/Worker.ts"
 import { progressOf, type State } from "../../../platform/Moves.ts"
 import { plural } from "../../../platform/Text.ts"
-import { countStuck, maxCount } from "../../../project/Waiting.ts"
+import { countAbandoned, inWords, waiting } from "../../../project/Waiting.ts"
 import { listRefused } from "../../../http/auth/RefusedRequests.ts"
 import { listEnding, maxCount as maxEnding } from "../../../http/auth/EndingKeys.ts"
 import { cli } from "../../Output.ts"
 import { failed, failure, ok, warning } from "./Checks.ts"
 
-const kinds = {
-  failing: ["endpoint that fails", "endpoints that fail", (id: string) => `\`${cli} webhooks list --project ${id}\``],
-  dead: [
-    "dead delivery",
-    "dead deliveries",
-    (id: string) => `\`${cli} deliveries list --project ${id} --status dead\``
-  ],
-  unsettled: [
-    "message of unknown outcome",
-    "messages of unknown outcome",
-    (id: string) => `\`${cli} messages list --project ${id} --status unknown\``
-  ]
-} as const
+/** The commands that list what waits in a project. */
+const lists = {
+  dead: (project: string) => `\`${cli} deliveries list --project ${project} --status dead\``,
+  unknown: (project: string) => `\`${cli} messages list --project ${project} --status unknown\``
+}
 
 /** Checks that no endpoint fails, and that no delivery or message waits for an operator or for a worker. */
 export const work = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const stuck = yield* countStuck(sql)
+  const projects = yield* waiting(sql)
   const failing = yield* listFailing(sql, 1)
-  const abandoned = stuck.reduce((sum, { count, kind }) => sum + (kind === "abandoned" ? count : 0), 0)
+  const [{ abandoned } = { abandoned: 0 }] = yield* countAbandoned(sql)
   if (abandoned > 0) {
     return failed(
       `${plural(abandoned, "attempt was", "attempts were")} left by a process that died`,
@@ -39,14 +31,17 @@ export const work = Effect.gen(function* () {
     )
   }
   const found = [
-    ...failing.map(({ projectId, total }) => ({ kind: "failing", count: total, project: projectId }) as const),
-    ...stuck
-  ].flatMap(({ count, kind, project }) => {
-    if (kind === "abandoned" || project === null) return []
-    const [one, many, listIn] = kinds[kind]
-    const least = count === (kind === "failing" ? failingMax : maxCount) ? "at least " : ""
-    return [{ what: `${least}${plural(count, one, many)}`, command: listIn(project) }]
-  })
+    ...failing.map(({ projectId, total }) => ({
+      what: `${total === failingMax ? "at least " : ""}${plural(total, "endpoint fails", "endpoints fail")}`,
+      command: `\`${cli} webhooks list --project ${projectId}\``
+    })),
+    ...Record.keys(lists).flatMap((kind) => {
+      const [first] = projects.filter((project) => project[kind] > 0)
+      return first === undefined
+        ? []
+        : inWords(projects, kind).map((what) => ({ what, command: lists[kind](first.projectId) }))
+    })
+  ]
   const commands = found.map(({ command }) => command).join(" and ")
   return found.length === 0
     ? ok("nothing waits for an operator")
