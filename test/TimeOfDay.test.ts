@@ -15,7 +15,6 @@ const reads =
 /** The number of uses in each file, and their reason. */
 const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>> = {
   "cli/commands/listen.ts": [1, "printed"],
-  "cli/commands/access.ts": [1, "an expiry that is stored"],
   "client/Attempts.ts": [1, "compared with the date of Retry-After"],
   "client/Webhooks.ts": [1, "compared with the time of a signature"],
   "integrations/deliveries/Deliveries.ts": [1, "stored"],

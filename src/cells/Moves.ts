@@ -15,7 +15,7 @@
 import { Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { Operator, recordAction } from "../operators/Audit.ts"
+import { Operator, recordAction, recordDone } from "../operators/Audit.ts"
 import { isClosed, type State } from "../platform/Moves.ts"
 import { ProjectUnknown } from "../operators/Refusals.ts"
 import type { SealedTable } from "../secrets/SealedValues.ts"
@@ -196,16 +196,12 @@ export const abort = Effect.fn("Moves.abort")(function* (options: Options) {
 })
 
 const undo = Effect.fnUntraced(function* (sides: Sides) {
-  const { projectId, source, target } = sides
-  const { actor } = yield* Operator
+  const { projectId, target } = sides
   yield* step(sides, "abandoned")
   yield* Replication.drop(sides)
   const there = yield* markOf(target, projectId)
   if (isArriving(there, sides)) yield* removeFrom(target, projectId, "arriving", () => Effect.void)
-  yield* source`
-    WITH project AS (SELECT project_id FROM projects WHERE project_id = ${projectId}),
-    ${recordAction(source, { actor, action: "project.move.abort", target: projectId }, "project")}
-    SELECT FROM project`
+  yield* recordDone(projectId, { action: "project.move.abort", target: projectId })
   yield* step(sides, "undone")
 })
 

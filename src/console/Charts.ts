@@ -4,7 +4,7 @@ import { line } from "d3-shape"
 import { Effect, Record } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { readAttempts, type Slice, slicesOf } from "../integrations/deliveries/DeliveryMetrics.ts"
+import { readAttempts, type Slice } from "../integrations/deliveries/DeliveryMetrics.ts"
 import { plural } from "../platform/Text.ts"
 import { type Html, html, link, table } from "./Html.ts"
 import { choiceOf, type PageRequest } from "./Page.ts"
@@ -26,8 +26,8 @@ export const attemptCharts = Effect.fnUntraced(function* (
   projectId: ProjectId | null
 ) {
   const period = (yield* choiceOf(request, "period", names)) ?? "1 hour"
-  const { minutes, slices } = periods[period]
-  const counted = yield* readAttempts(sql, projectId, periods[period])
+  const { minutes } = periods[period]
+  const read = yield* readAttempts(sql, projectId, periods[period])
   const links = names.map((name) =>
     name === period ? html`<strong>${name}</strong>` : link(request.path, { project: projectId, period: name }, name)
   )
@@ -35,9 +35,9 @@ export const attemptCharts = Effect.fnUntraced(function* (
   const end = (slice: number) => new Date(newest - slice * minutes * minute)
   return [
     html`<p class="links">Attempts of the last ${links}</p>`,
-    counted.length === 0
+    read.every(({ delivered, failed }) => delivered + failed === 0)
       ? html`<p class="empty">No attempt was made.</p>`
-      : drawn(slicesOf(counted, slices), end, minutes)
+      : drawn(read, end, minutes)
   ]
 })
 

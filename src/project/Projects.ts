@@ -3,10 +3,11 @@
  * project first, and changes it last.
  */
 import { Data, DateTime, Effect, Option, Record, Result, Struct } from "effect"
-import { SqlClient } from "effect/sql"
+import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { digestOf, stage } from "../integrations/imports/StagedBatches.ts"
 import { Operator, recordDone } from "../operators/Audit.ts"
+import { type Found, pageOf, type Range } from "../operators/Search.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"
 import { analyzeChanged, reportChanges } from "../sql/migrations/Migrations.ts"
 import { lineOf, parseProjectFile, type ProjectFile } from "./ProjectFile.ts"
@@ -243,3 +244,29 @@ const closeProject = (sql: Sql, projectId: ProjectId) => sql`
       SELECT count(*)::int FROM clients WHERE clients.project_id = ${projectId} AND status = 'active'
     ) END
   WHERE project_id = ${projectId}`
+
+interface Listed {
+  readonly projectId: ProjectId
+  readonly name: string
+  /** The number of webhooks, at most `maxWebhooks`. */
+  readonly webhooks: number
+  readonly createdAt: string
+}
+
+export const maxWebhooks = 1_000
+
+/** Lists projects by id, which is `from` or later, including projects whose deletion was interrupted. */
+export const listProjects = Effect.fn("listProjects")(function* (
+  { after, limit }: Range,
+  from = ""
+): Effect.fn.Return<Found<Listed>, SqlError.SqlError, SqlClient.SqlClient> {
+  const sql = yield* SqlClient.SqlClient
+  const rows = yield* sql<Listed>`
+    SELECT project_id AS "projectId", name, ${sql.literal(selectList({ createdAt: ["created_at", "timestamptz"] }))}, (
+      SELECT count(*)::int FROM (
+        SELECT FROM webhooks WHERE webhooks.project_id = projects.project_id LIMIT ${maxWebhooks}::int
+      ) counted
+    ) AS webhooks
+    FROM projects WHERE project_id >= ${from} AND project_id > ${after ?? ""} ORDER BY project_id LIMIT ${limit + 1}::int`
+  return pageOf(rows, limit, ({ projectId }) => projectId)
+})

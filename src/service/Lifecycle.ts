@@ -9,7 +9,7 @@ import { MethodNotAllowed, MisdirectedRequest, RouteNotFound, ValidationFailed }
 import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { RefusedRequests } from "../http/auth/RefusedRequests.ts"
-import { RequestMetrics } from "./Metrics.ts"
+import { makeRecord } from "./Metrics.ts"
 import { Drain, Unread } from "../http/edge/InFlight.ts"
 import { outcomeUnknown, type Problem, problemOf, problemResponse } from "../http/path/ProblemResponse.ts"
 import { isSend, type Methods } from "./Routes.ts"
@@ -25,7 +25,7 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
   HttpRouter.middleware(
     Effect.gen(function* () {
       const drain = yield* Drain
-      const metrics = yield* RequestMetrics
+      const record = yield* makeRecord
       const refusals = yield* RefusedRequests
       const unread = yield* Unread
       const level = yield* References.MinimumLogLevel
@@ -35,7 +35,7 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
       const finish = (request: Request, current: CurrentRequestShape, millis: number, response: Response) => {
         const replayed = response.headers["idempotent-replayed"] !== undefined
         const measured = current.call ?? { method: request.method, status: response.status, replayed }
-        metrics.record?.({
+        record?.({
           ...measured,
           protocol: current.call === undefined ? "http" : "mcp",
           route: current.route || operationalRoute(request, methods),

@@ -1,5 +1,5 @@
 /** Measures requests, by route, method, status and protocol, and the process: CPU, memory, the event loop, the clock and Redis. */
-import { Context, Duration, Effect, Layer, Metric } from "effect"
+import { Duration, Effect, Metric } from "effect"
 import * as HttpApi from "effect/http-api/HttpApi"
 import { Api } from "../api/Api.ts"
 import { atZero, counter, gauge, histogram, MetricsEnabled } from "../telemetry/Telemetry.ts"
@@ -27,53 +27,39 @@ interface Measurement {
   readonly replayed: boolean
 }
 
-/** `record` is undefined if metrics are disabled. */
-export class RequestMetrics extends Context.Service<
-  RequestMetrics,
-  { readonly record: ((measurement: Measurement) => void) | undefined }
->()("developer-api-service/service/Metrics/RequestMetrics") {
-  static readonly layer = Layer.effect(
-    RequestMetrics,
-    Effect.gen(function* () {
-      if (!(yield* MetricsEnabled)) return { record: undefined }
-
-      const context = yield* Effect.context<never>()
-      const duration = histogram("http_server_request_duration_seconds", "Duration of requests", boundaries)
-      const replays = counter("idempotent_replays_total", "Requests answered by a replay")
-      const errors = counter(
-        "http_server_errors_total",
-        "Requests that the service could not answer, by route and status"
-      )
-      const errorsOf = (method: string, route: string, status: number) =>
-        Metric.withAttributes(errors, { ...attributesOf(method, route), [statusCode]: String(status) })
-      const replaysOf = (method: string, route: string, protocol: Measurement["protocol"]) =>
-        Metric.withAttributes(replays, { ...attributesOf(method, route), protocol })
-      const operations: Array<{ readonly method: string; readonly path: string }> = []
-      HttpApi.reflect(Api, { onGroup: () => {}, onEndpoint: ({ endpoint }) => void operations.push(endpoint) })
-      yield* atZero(
-        operations.flatMap(({ method, path }) => [
-          errorsOf(method, path, 500),
-          errorsOf(method, path, 503),
-          ...(method === "GET" ? [] : [replaysOf(method, path, "http"), replaysOf(method, path, "mcp")])
-        ])
-      )
-      const series = new Map<string, Metric.Histogram<number>>()
-      return {
-        record: ({ method, protocol, replayed, route, seconds, status }) => {
-          const key = `${protocol} ${method} ${route} ${status}`
-          const known = series.get(key)
-          const metric =
-            known ??
-            Metric.withAttributes(duration, { ...attributesOf(method, route), [statusCode]: String(status), protocol })
-          if (known === undefined) series.set(key, metric)
-          metric.updateUnsafe(seconds, context)
-          if (replayed) replaysOf(method, route, protocol).updateUnsafe(1, context)
-          if (status >= 500) errorsOf(method, route, status).updateUnsafe(1, context)
-        }
-      }
-    })
+/** Makes a function that records a request; undefined if metrics are disabled. */
+export const makeRecord = Effect.gen(function* () {
+  if (!(yield* MetricsEnabled)) return undefined
+  const context = yield* Effect.context<never>()
+  const duration = histogram("http_server_request_duration_seconds", "Duration of requests", boundaries)
+  const replays = counter("idempotent_replays_total", "Requests answered by a replay")
+  const errors = counter("http_server_errors_total", "Requests that the service could not answer, by route and status")
+  const errorsOf = (method: string, route: string, status: number) =>
+    Metric.withAttributes(errors, { ...attributesOf(method, route), [statusCode]: String(status) })
+  const replaysOf = (method: string, route: string, protocol: Measurement["protocol"]) =>
+    Metric.withAttributes(replays, { ...attributesOf(method, route), protocol })
+  const operations: Array<{ readonly method: string; readonly path: string }> = []
+  HttpApi.reflect(Api, { onGroup: () => {}, onEndpoint: ({ endpoint }) => void operations.push(endpoint) })
+  yield* atZero(
+    operations.flatMap(({ method, path }) => [
+      errorsOf(method, path, 500),
+      errorsOf(method, path, 503),
+      ...(method === "GET" ? [] : [replaysOf(method, path, "http"), replaysOf(method, path, "mcp")])
+    ])
   )
-}
+  const series = new Map<string, Metric.Histogram<number>>()
+  return ({ method, protocol, replayed, route, seconds, status }: Measurement) => {
+    const key = `${protocol} ${method} ${route} ${status}`
+    const known = series.get(key)
+    const metric =
+      known ??
+      Metric.withAttributes(duration, { ...attributesOf(method, route), [statusCode]: String(status), protocol })
+    if (known === undefined) series.set(key, metric)
+    metric.updateUnsafe(seconds, context)
+    if (replayed) replaysOf(method, route, protocol).updateUnsafe(1, context)
+    if (status >= 500) errorsOf(method, route, status).updateUnsafe(1, context)
+  }
+})
 
 export const { version } = manifest
 

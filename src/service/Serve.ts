@@ -24,7 +24,7 @@ import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
 import { Pages } from "../http/pages/Pages.ts"
 import { RateLimits } from "../http/limits/RateLimits.ts"
 import { RefusedRequests } from "../http/auth/RefusedRequests.ts"
-import { RequestMetrics, version } from "./Metrics.ts"
+import { version } from "./Metrics.ts"
 import { SecretBox, SecretKey } from "../secrets/SecretBox.ts"
 import { Settings, shown } from "../platform/Settings.ts"
 import * as Telemetry from "../telemetry/Telemetry.ts"
@@ -51,7 +51,6 @@ const migrated = Layer.effectDiscard(
 const platform = Layer.mergeAll(
   Credentials.layer,
   RateLimits.layer,
-  RequestMetrics.layer,
   RefusedRequests.layer,
   Pages.layer,
   Layer.provideMerge(secretsChecked, SecretBox.layer),

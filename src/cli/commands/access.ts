@@ -1,4 +1,4 @@
-import { Clock, Duration, Effect, Option, Redacted } from "effect"
+import { Duration, Effect, Option, Redacted } from "effect"
 import { Command, Flag } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { scopes } from "../../api/Access.ts"
@@ -12,7 +12,6 @@ import {
   revokeKey,
   rotateKey
 } from "../../http/auth/ApiKeys.ts"
-import { stateOf } from "../../http/auth/EndingKeys.ts"
 import { Operator, recordDone } from "../../operators/Audit.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
@@ -63,10 +62,7 @@ const list = Command.make(
   "list",
   { ...Flags.ofProject, ...Flags.range },
   Effect.fn(function* ({ json, project, ...range }) {
-    const page = yield* listKeys(yield* Flags.projectId(project), range)
-    const now = yield* Clock.currentTimeMillis
-    const items = page.items.map((key) => ({ ...key, state: stateOf(key, now) }))
-    yield* answerPage(json, { ...page, items }, "keys", { columnsOf })
+    yield* answerPage(json, yield* listKeys(yield* Flags.projectId(project), range), "keys", { columnsOf })
   }, onMigratedDatabase)
 ).pipe(
   described("List the keys of a project, the newest first; a key that ends within 14 days is `ending`", {
@@ -124,7 +120,7 @@ Expires  ${expiresAt.toISOString()}
 
 Keep the token now: it is not shown again.`
 
-const columnsOf = (key: ApiKey & { readonly state: string }) => ({
+const columnsOf = (key: ApiKey) => ({
   keyId: key.keyId,
   name: key.name,
   state: key.state,

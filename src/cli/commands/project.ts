@@ -1,17 +1,16 @@
 /** `project`: applies and exports project files (contract §12), and lists, moves and deletes projects. */
-import { Config, Console, Effect, FileSystem, Option, Redacted, Stdio, Stream } from "effect"
+import { Config, Console, Effect, FileSystem, Option, Redacted, Stdio, Stream, Struct } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { constants } from "node:buffer"
 import * as Moves from "../../cells/Moves.ts"
 import { DatabaseUrl } from "../../sql/Connections.ts"
 import { recordServiceAction } from "../../operators/Audit.ts"
-import { type Found, pageOf, type Range } from "../../operators/Search.ts"
 import { plural } from "../../platform/Text.ts"
 import { SecretBox } from "../../secrets/SecretBox.ts"
 import { exportProject, type ExportReport } from "../../project/Exports.ts"
 import { jsonSchema } from "../../project/ProjectFile.ts"
 import { removeProject } from "../../project/Offboarding.ts"
-import { applyProject, type ApplyReport } from "../../project/Projects.ts"
+import { applyProject, type ApplyReport, listProjects } from "../../project/Projects.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../service/StoredData.ts"
@@ -28,8 +27,6 @@ import {
   withProgress,
   writeDocument
 } from "../Output.ts"
-import { SqlClient } from "effect/sql"
-import { selectList } from "../../sql/Columns.ts"
 
 const apply = Command.make(
   "apply",
@@ -60,8 +57,10 @@ const list = Command.make(
   "list",
   { json: Flags.json, ...Flags.rangeById },
   Effect.fn(function* ({ json, ...range }) {
-    const page = yield* listProjects(range)
-    yield* answerPage(json, page, "projects", { flag: "--after" })
+    yield* answerPage(json, yield* listProjects(range), "projects", {
+      flag: "--after",
+      itemOf: Struct.pick(["projectId", "name", "createdAt"])
+    })
   }, onMigratedDatabase)
 ).pipe(described("List all projects by id", { "": "" }))
 
@@ -248,21 +247,3 @@ const summary = ({ created, projectId, unchanged, updated }: ApplyReport) => {
   }))
   return `Project ${projectId} is as the file says.\n\n${tableOf(rows)}`
 }
-
-interface Listed {
-  readonly projectId: string
-  readonly name: string
-  readonly createdAt: string
-}
-
-/** Lists projects by id, including projects whose deletion was interrupted. */
-const listProjects = Effect.fn("listProjects")(function* ({
-  after,
-  limit
-}: Range): Effect.fn.Return<Found<Listed>, never, SqlClient.SqlClient> {
-  const sql = yield* SqlClient.SqlClient
-  const rows = yield* Effect.orDie(sql<Listed>`
-    SELECT ${sql.literal(selectList({ projectId: "project_id", name: "name", createdAt: ["created_at", "timestamptz"] }))} FROM projects
-    WHERE project_id > ${after ?? ""} ORDER BY project_id LIMIT ${limit + 1}::int`)
-  return pageOf(rows, limit, ({ projectId }) => projectId)
-})

@@ -1,7 +1,7 @@
 /** The list of projects; of one project, its move, charts and webhooks, and its API keys. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { selectList } from "../../sql/Columns.ts"
+import { listProjects, maxWebhooks } from "../../project/Projects.ts"
 import { pageOf } from "../../operators/Search.ts"
 import { badge, countOf, html, idOf, input, timeSince } from "../Html.ts"
 import { listOf, orNotFound, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
@@ -9,37 +9,19 @@ import { progressOf, type State } from "../../platform/Moves.ts"
 import { attemptCharts } from "../Charts.ts"
 import { scopes } from "../../api/Access.ts"
 import { listKeys } from "../../http/auth/ApiKeys.ts"
-import { stateOf } from "../../http/auth/EndingKeys.ts"
 import { list } from "../../integrations/endpoints/WebhookList.ts"
 
-interface Row {
-  readonly id: string
-  readonly name: string
-  readonly webhooks: number
-  readonly createdAt: string
-}
-
-const maxWebhooks = 1_000
-
-export const projects = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
+export const projects = Effect.fnUntraced(function* (_: SqlClient.SqlClient, request: PageRequest) {
   const from = textOf(request, "from") ?? ""
-  const after = textOf(request, "cursor") ?? ""
   const time = timeSince(request.session.now)
-  const rows = yield* sql<Row>`
-    SELECT project_id AS id, name, ${sql.literal(selectList({ createdAt: ["created_at", "timestamptz"] }))}, (
-      SELECT count(*)::int FROM (
-        SELECT FROM webhooks WHERE webhooks.project_id = projects.project_id LIMIT ${maxWebhooks}::int
-      ) counted
-    ) AS webhooks
-    FROM projects WHERE project_id >= ${from} AND project_id > ${after} ORDER BY project_id LIMIT ${pageSize + 1}::int`
   return listOf(request, {
     title: "Projects",
     filter: [input("From the id", "from", from)],
     caption: "Projects by id",
     empty: "No projects.",
-    found: pageOf(rows, pageSize, ({ id }) => id),
+    found: yield* listProjects({ after: textOf(request, "cursor"), limit: pageSize }, from),
     columns: {
-      Project: ({ id }) => recordLink("project", id, id),
+      Project: ({ projectId: id }) => recordLink("project", id, id),
       Name: ({ name }) => name,
       Webhooks: { number: ({ webhooks }) => countOf(webhooks, maxWebhooks) },
       Created: ({ createdAt }) => time(createdAt)
@@ -84,7 +66,7 @@ export const keys = projectPage(
       columns: {
         Key: ({ keyId }) => idOf(keyId),
         Name: ({ name }) => name,
-        State: (key) => badge(stateOf(key, request.session.now)),
+        State: ({ state }) => badge(state),
         Action: ({ keyId: key, revokedAt }) => (revokedAt === null ? submit("key.revoke", { key }, "Revoke") : null),
         "Last used": ({ lastUsedAt }) => time(lastUsedAt) ?? "never",
         Expires: ({ expiresAt }) => time(expiresAt),

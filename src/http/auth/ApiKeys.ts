@@ -9,6 +9,7 @@ import { Settings } from "../../platform/Settings.ts"
 import { pageOf, type Range } from "../../operators/Search.ts"
 import { livesHere } from "../../platform/Moves.ts"
 import * as Token from "./Credentials.ts"
+import { state } from "./EndingKeys.ts"
 
 /** A key as operators see it. Its token is not stored, so it is not shown. */
 export interface ApiKey {
@@ -20,6 +21,7 @@ export interface ApiKey {
   readonly revokedAt: Date | null
   readonly lastUsedAt: Date | null
   readonly createdAt: Date
+  readonly state: "active" | "ending" | "expired" | "revoked"
 }
 
 /** A new key with its token, which can't be shown later. */
@@ -106,7 +108,7 @@ export const listKeys = Effect.fn("listKeys")(function* (projectId: ProjectId, {
     SELECT created_at FROM api_keys WHERE project_id = ${projectId} AND key_id = ${after}), ${after})`
   const rows = yield* sql<ApiKey>`
     SELECT key_id AS "keyId", name, scopes, member_id AS "memberId", expires_at AS "expiresAt",
-      revoked_at AS "revokedAt", last_used_at AS "lastUsedAt", created_at AS "createdAt"
+      revoked_at AS "revokedAt", last_used_at AS "lastUsedAt", created_at AS "createdAt", ${sql.literal(state)} AS state
     FROM api_keys WHERE project_id = ${projectId} ${after === null ? sql.literal("") : following}
     ORDER BY created_at DESC, key_id DESC LIMIT ${limit + 1}::int`
   return pageOf(rows, limit, ({ keyId }) => keyId)

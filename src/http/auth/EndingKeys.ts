@@ -12,7 +12,6 @@ import { gauge, MetricsEnabled } from "../../telemetry/Telemetry.ts"
 import { untraced } from "../../telemetry/Spans.ts"
 import { forkPeriodic } from "../../work/Supervisor.ts"
 import { Worker } from "../../work/Worker.ts"
-import type { ApiKey } from "./ApiKeys.ts"
 
 const warnBefore = Duration.days(14)
 const measureEvery = Duration.minutes(1)
@@ -21,12 +20,13 @@ const measureEvery = Duration.minutes(1)
 export const maxCount = 1_000
 const maxNamed = 20
 
-/** Returns the state of a key; `now` is in milliseconds. An `ending` key is still accepted. */
-export const stateOf = ({ expiresAt, revokedAt }: ApiKey, now: number) => {
-  if (revokedAt !== null) return "revoked"
-  const left = expiresAt.getTime() - now
-  return left <= 0 ? "expired" : left <= Duration.toMillis(warnBefore) ? "ending" : "active"
-}
+/** An SQL expression: the state of a key. An `ending` key is still accepted. */
+export const state = `CASE
+  WHEN revoked_at IS NOT NULL THEN 'revoked'
+  WHEN expires_at <= now() THEN 'expired'
+  WHEN expires_at <= now() + interval '${Duration.toSeconds(warnBefore)} s' THEN 'ending'
+  ELSE 'active'
+END`
 
 export interface EndingKey {
   readonly projectId: string

@@ -117,9 +117,6 @@ const perDoubling = 4
 export const bucketOf = (millis: number): number =>
   millis < 1 ? 0 : Math.min(100, 1 + Math.floor(perDoubling * Math.log2(millis)))
 
-/** Returns the end of a range in milliseconds. */
-export const endOf = (bucket: number): number => 2 ** (bucket / perDoubling)
-
 /** Retention: one day longer than the longest period of the console's charts. */
 export const attemptDays = 8
 
@@ -140,51 +137,36 @@ export const countAttempts = (sql: SqlClient.SqlClient, workerId: bigint) => sql
     ON CONFLICT (project_id, minute, worker_id, delivered, bucket) DO UPDATE SET attempts = minutes.attempts + excluded.attempts
   )`
 
-/** Number of attempts with one outcome and one range of durations, in one slice of time. Slice 0 ends now. */
-interface Counted {
-  readonly slice: number
-  readonly delivered: boolean
-  readonly bucket: number
-  readonly attempts: number
-}
-
-/**
- * Counts the attempts of a project, or of all projects if `projectId` is null, in the last `slices` slices of `minutes` minutes.
- */
-export const readAttempts = (
-  sql: SqlClient.SqlClient,
-  projectId: ProjectId | null,
-  { minutes, slices }: { readonly minutes: number; readonly slices: number }
-) => sql<Counted>`
-  SELECT ((extract(epoch FROM date_trunc('minute', now()) - minute) / 60)::int / ${minutes}::int) AS slice, delivered, bucket,
-    sum(attempts)::int AS attempts
-  FROM attempt_minutes
-  WHERE project_id = ${projectId ?? allProjects} AND minute > date_trunc('minute', now()) - ${slices * minutes}::int * interval '1 minute'
-  GROUP BY 1, 2, 3`
-
-/** The attempts in a slice of time. Slice 0 ends now. The percentiles, in milliseconds, are null if there is no attempt. */
+/** The attempts in a slice of time. Slice 0 ends now. */
 export interface Slice {
   readonly slice: number
   readonly delivered: number
   readonly failed: number
+  /** Percentiles of the durations in milliseconds, rounded up to the end of a range; null if there is no attempt. */
   readonly p50: number | null
   readonly p95: number | null
 }
 
-const sum = (counted: ReadonlyArray<Counted>) => counted.reduce((sum, { attempts }) => sum + attempts, 0)
-
-/** Returns the quantile `q` of the durations in milliseconds, rounded up to the end of a range. Null if nothing was counted. */
-const quantile = (counted: ReadonlyArray<Counted>, q: number): number | null => {
-  let left = Math.ceil(q * sum(counted))
-  const found = counted
-    .toSorted((one, other) => one.bucket - other.bucket)
-    .find(({ attempts }) => (left -= attempts) <= 0)
-  return found === undefined ? null : endOf(found.bucket)
-}
-
-export const slicesOf = (counted: ReadonlyArray<Counted>, slices: number): ReadonlyArray<Slice> =>
-  Array.from({ length: slices }, (_, slice) => {
-    const own = counted.filter((one) => one.slice === slice)
-    const delivered = sum(own.filter((one) => one.delivered))
-    return { slice, delivered, failed: sum(own) - delivered, p50: quantile(own, 0.5), p95: quantile(own, 0.95) }
-  })
+/** Reads the attempts of a project, or of all projects if `projectId` is null, in the last `slices` slices of `minutes` minutes. */
+export const readAttempts = (
+  sql: SqlClient.SqlClient,
+  projectId: ProjectId | null,
+  { minutes, slices }: { readonly minutes: number; readonly slices: number }
+) => sql<Slice>`
+  SELECT slice, coalesce(delivered, 0)::int AS delivered, coalesce(failed, 0)::int AS failed,
+    2 ^ (p50::float8 / ${perDoubling}::int) AS p50, 2 ^ (p95::float8 / ${perDoubling}::int) AS p95
+  FROM generate_series(0, ${slices}::int - 1) AS slice LEFT JOIN (
+    SELECT slice, sum(attempts) FILTER (WHERE delivered) AS delivered, sum(attempts) FILTER (WHERE NOT delivered) AS failed,
+      min(bucket) FILTER (WHERE reached >= 0.5 * total) AS p50, min(bucket) FILTER (WHERE reached >= 0.95 * total) AS p95
+    FROM (
+      SELECT *, sum(attempts) OVER (PARTITION BY slice ORDER BY bucket) AS reached, sum(attempts) OVER (PARTITION BY slice) AS total
+      FROM (
+        SELECT (extract(epoch FROM date_trunc('minute', now()) - minute) / 60)::int / ${minutes}::int AS slice, delivered, bucket, attempts
+        FROM attempt_minutes
+        WHERE project_id = ${projectId ?? allProjects}
+          AND minute > date_trunc('minute', now()) - ${slices * minutes}::int * interval '1 minute'
+      ) attempt
+    ) attempt
+    GROUP BY slice
+  ) counted USING (slice)
+  ORDER BY slice`
