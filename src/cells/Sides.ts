@@ -6,7 +6,7 @@ import { SqlClient, SqlError, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { startsOf, targetOf } from "../api/schema/States.ts"
 import { clients, DatabaseUrl } from "../sql/Connections.ts"
-import { isUnavailable } from "../sql/Database.ts"
+import { databaseIdentity, isUnavailable } from "../sql/Database.ts"
 import { type Move, moves, type State } from "../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
@@ -123,11 +123,7 @@ const open = Effect.fnUntraced(function* ({ projectId, sourceUrl, targetUrl }: O
 })
 
 const identityOf = (sql: Sql) =>
-  Effect.map(
-    sql<{ readonly id: string }>`
-      SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), current_database()) AS id`,
-    ([row]) => row?.id ?? ""
-  )
+  Effect.map(sql<{ readonly id: string }>`SELECT ${databaseIdentity(sql)} AS id`, ([row]) => row?.id ?? "")
 
 /** Takes the lock of the mover. Tries for 10 seconds, because the session of a killed run may still hold the lock. */
 const take = (sql: Sql, projectId: ProjectId) =>

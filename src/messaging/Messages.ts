@@ -20,7 +20,7 @@ import { selectList } from "../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../sql/Batches.ts"
 
 interface Listed {
-  readonly messageId: MessageId
+  readonly id: MessageId
   /** Null for a message of a campaign. */
   readonly conversationId: ConversationId | null
   readonly deliveryStatus: MessageStatus
@@ -32,7 +32,7 @@ interface Listed {
 }
 
 const columns = selectList({
-  messageId: "found.id",
+  id: "found.id",
   conversationId: "found.conversation_id",
   deliveryStatus: "found.status",
   attempts: "found.attempts",
@@ -95,7 +95,7 @@ export const find = (
   const { limit } = range
   const isUnknown = status === "unknown" || status === "needs decision"
   const isFiltered = [campaignId, channelId, error, status].some((chosen) => chosen !== null)
-  return sql<(Message | { readonly messageId: null }) & Scanned>`
+  return sql<(Message | { readonly id: null }) & Scanned>`
     WITH scanned AS MATERIALIZED (
       SELECT project_id, id, conversation_id, campaign_id, audience_id, position, channel_id, status, attempts, available_at, created_at,
         attempt_log -> -1 ->> 'errorCode' AS error_code
@@ -113,13 +113,10 @@ export const find = (
       SELECT count(*)::int AS scanned, (SELECT id FROM scanned ORDER BY created_at, id LIMIT 1) AS last FROM scanned
     )
     SELECT ${sql.literal(columns)}, found.error_code AS "lastErrorCode", bound.last, bound.scanned FROM bound LEFT JOIN found ON true
-    ORDER BY found.created_at DESC, found.id DESC`.pipe(
-    Effect.map((rows) => foundOf<"messageId", Message>(rows, limit, "messageId"))
-  )
+    ORDER BY found.created_at DESC, found.id DESC`.pipe(Effect.map((rows) => foundOf<Message>(rows, limit)))
 }
 
 interface Details extends Listed {
-  readonly id: MessageId
   /** Null for a message of a conversation. */
   readonly campaignId: CampaignId | null
   readonly updatedAt: string
@@ -130,7 +127,6 @@ interface Details extends Listed {
 
 const moreColumns = selectList(
   {
-    id: "id",
     campaignId: "campaign_id",
     updatedAt: ["updated_at", "timestamptz"],
     traceparent: "traceparent",
@@ -159,11 +155,7 @@ export const listMessages = Effect.fn("listMessages")(function* (projectId: Proj
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
   if (after !== null && !(yield* exists(sql, projectId, after))) return yield* lacks(projectId, "message", after)
-  return yield* complete(
-    (range) => find(sql, projectId, filtered, range),
-    filtered,
-    ({ messageId }) => messageId
-  )
+  return yield* complete((range) => find(sql, projectId, filtered, range), filtered)
 })
 
 export const findMessage = showing("findMessage", "message", details)

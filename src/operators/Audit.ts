@@ -19,35 +19,10 @@ export class Operator extends Context.Service<Operator, { readonly actor: string
   "developer-api-service/operators/Audit/Operator"
 ) {}
 
-const actions = [
-  "delivery.retry",
-  "replay.start",
-  "replay.cancel",
-  "webhook.test",
-  "webhook.enable",
-  "webhook.disable",
-  "message.settle",
-  "message.show",
-  "campaign.pause",
-  "campaign.resume",
-  "campaign.cancel",
-  "campaign.retry_failed",
-  "key.issue",
-  "key.revoke",
-  "key.rotate",
-  "project.apply",
-  "task.create",
-  "task.complete",
-  "project.move",
-  "project.move.abort"
-] as const
-type Action = (typeof actions)[number]
-
-type ServiceAction = "project.delete.begin" | "project.delete" | "secrets.reseal" | "console.sign_in"
-
 export interface Audited {
   readonly actor: string
-  readonly action: Action
+  /** The kind of the record and what was done, such as `delivery.retry`. */
+  readonly action: string
   /** Id of the record that the action changes, or the column of the changed rows that has it. */
   readonly target: string | { readonly column: string }
   readonly detail?: Readonly<Record<string, unknown>>
@@ -59,7 +34,7 @@ export interface Entry {
   readonly id: string
   readonly at: string
   readonly actor: string
-  readonly action: Action | ServiceAction
+  readonly action: string
   readonly target: string
   readonly detail: Readonly<Record<string, unknown>>
 }
@@ -89,10 +64,7 @@ export const recordDone = Effect.fnUntraced(function* (projectId: ProjectId, act
     SELECT FROM project`
 })
 
-interface ServiceEntry extends Pick<Entry, "target"> {
-  readonly action: ServiceAction
-  readonly detail?: Readonly<Record<string, unknown>>
-}
+type ServiceEntry = Pick<Entry, "action" | "target"> & Partial<Pick<Entry, "detail">>
 
 /** An INSERT that records an action, by the actor that `actor` selects. */
 export const insertServiceEntry = (

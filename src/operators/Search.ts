@@ -66,23 +66,21 @@ export interface Scanned {
 
 /**
  * Makes a page of a filtered list. If `scanned` is `scanLimit`, and the found records fit on one page, the next page starts after
- * `last`. `id` names the member with the id, which is null in the only row if no record was found.
+ * `last`. The id is null in the only row if no record was found.
  */
-export const foundOf = <Id extends string, Item extends Readonly<Record<Id, string>>>(
-  rows: ReadonlyArray<(Item | Readonly<Record<Id, null>>) & Scanned>,
-  limit: number,
-  id: Id
+export const foundOf = <Item extends { readonly id: string }>(
+  rows: ReadonlyArray<(Item | { readonly id: null }) & Scanned>,
+  limit: number
 ): Found<Item> => {
-  const found = rows.filter((row): row is Item & Scanned => row[id] !== null)
-  const page = pageOf(found, limit, (item) => item[id])
+  const found = rows.filter((row): row is Item & Scanned => row.id !== null)
+  const page = pageOf(found, limit, ({ id }) => id)
   const [{ last, scanned } = { last: null, scanned: 0 }] = rows
   return page.next === null && scanned === scanLimit ? { ...page, next: last } : page
 }
 
-export const complete = <Item, E, R>(
+export const complete = <Item extends { readonly id: string }, E, R>(
   find: (range: RangeByAge) => Effect.Effect<Found<Item>, E, R>,
-  whole: RangeByAge,
-  idOf: (item: Item) => string
+  whole: RangeByAge
 ): Effect.Effect<Found<Item>, E, R> => {
   const collect = (range: RangeByAge): Effect.Effect<ReadonlyArray<Item>, E, R> =>
     Effect.flatMap(find(range), ({ items, next }) => {
@@ -91,7 +89,9 @@ export const complete = <Item, E, R>(
         ? Effect.succeed(items)
         : Effect.map(collect({ ...range, after: next, limit: left }), (rest) => [...items, ...rest])
     })
-  return Effect.map(collect({ ...whole, limit: whole.limit + 1 }), (items) => pageOf(items, whole.limit, idOf))
+  return Effect.map(collect({ ...whole, limit: whole.limit + 1 }), (items) =>
+    pageOf(items, whole.limit, ({ id }) => id)
+  )
 }
 
 /** Makes a function that reads a record of a project; `kind` names it in the refusal if there is none. */

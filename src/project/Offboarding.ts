@@ -28,14 +28,9 @@ export const removeProject = Effect.fn("removeProject")(
   function* (projectId: ProjectId, state: State | null, progress: (rows: number) => Effect.Effect<void>) {
     const sql = yield* SqlClient.SqlClient
     yield* Effect.annotateCurrentSpan("project.id", projectId)
-    const marked = yield* markDeleted(sql, projectId, state)
-    if (marked === "unknown") return yield* new ProjectUnknown({ projectId })
-    if (marked === "moved")
-      return yield* new Refused({
-        message: `Project ${projectId} is being moved: end that by \`project move\` at its source`
-      })
+    const wasMarked = yield* markDeleted(sql, projectId, state)
     const tables = yield* tablesOf(sql)
-    if (marked === "before") yield* Effect.forEach(tables, ({ name }) => vacuum(sql, name), { discard: true })
+    if (wasMarked) yield* Effect.forEach(tables, ({ name }) => vacuum(sql, name), { discard: true })
     /** The number of removed rows by table, without those that earlier, interrupted runs removed. */
     const deleted: Record<string, number> = {}
     let rows = 0
@@ -122,17 +117,20 @@ const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
 }
 
 /**
- * Marks a project as deleted, ends its keys, deliveries and campaigns, and records that its deletion begins. First takes the project's advisory lock exclusively,
- * and so waits for mutations in flight. Returns `unknown` if there is no such project, `moved` if the state of its move to
- * another cell is not `state`, `before` if an earlier run has marked the project, otherwise `now`.
+ * Marks a project as deleted, ends its keys, deliveries and campaigns, and records that its deletion begins. First takes the project's
+ * advisory lock exclusively, and so waits for mutations in flight. Fails if the state of its move to another cell is not `state`. Returns
+ * whether an earlier run has marked the project.
  */
 const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null) =>
   Effect.gen(function* () {
     yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
     const [project] = yield* sql<{ readonly marked: boolean; readonly state: State | null }>`
       SELECT deleted_at IS NOT NULL AS marked, move_state AS state FROM projects WHERE project_id = ${projectId} FOR UPDATE`
-    if (project === undefined) return "unknown" as const
-    if (project.state !== state) return "moved" as const
+    if (project === undefined) return yield* new ProjectUnknown({ projectId })
+    if (project.state !== state)
+      return yield* new Refused({
+        message: `Project ${projectId} is being moved: end that by \`project move\` at its source`
+      })
     // A project that is moved has its entries at the target.
     if (state === null) yield* recordServiceAction({ action: "project.delete.begin", target: projectId })
     yield* sql`
@@ -143,7 +141,7 @@ const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null) =>
     // these rows, they find none in the project.
     yield* sql`DELETE FROM endpoint_health WHERE project_id = ${projectId}`
     yield* sql`DELETE FROM campaigns WHERE project_id = ${projectId}`
-    return project.marked ? ("before" as const) : ("now" as const)
+    return project.marked
   }).pipe(sql.withTransaction)
 
 const withinTimeouts = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>

@@ -266,6 +266,20 @@ export const plannedOnce = "ordinal + 0 = ordinal"
 
 const maxBatch = 64
 
+/** Makes a statement that looks up records of a table by their ids. */
+export const recordsOf =
+  <Row extends { readonly id: string }>(
+    sql: SqlClient.SqlClient,
+    table: string,
+    columns: Columns
+  ): LookupStatement<Row> =>
+  (key) =>
+    sql`
+    SELECT ${sql.literal(selectList(columns, table))} FROM ${key}
+      LEFT JOIN ${sql(table)} ON ${sql(table)}.project_id = key.project_id AND ${sql(table)}.id = key.id
+    WHERE ${sql.literal(plannedOnce)}
+    ORDER BY ordinal`
+
 /**
  * Makes a function that looks up one record of a table by its id. It fails with the problem `missing` if the record does not
  * exist. The look-ups of one turn of the event loop are one statement, which returns a row for each key, in order. All columns
@@ -279,13 +293,8 @@ export const lookup = <Row extends { readonly id: string }, Missing>(
 ) => {
   const record = sql.literal(selectList(columns, table))
   const from = sql(table)
-  const found = (key: Statement.Fragment) => sql<Row | { readonly id: null }>`
-    SELECT ${record} FROM ${key}
-      LEFT JOIN ${from} ON ${from}.project_id = key.project_id AND ${from}.id = key.id
-    WHERE ${sql.literal(plannedOnce)}
-    ORDER BY ordinal`
   // A single look-up is faster without `unnest` and join.
-  const find = findInBatches(sql, found, ({ id, projectId }) =>
+  const find = findInBatches(sql, recordsOf<Row>(sql, table, columns), ({ id, projectId }) =>
     Effect.map(sql<Row>`SELECT ${record} FROM ${from} WHERE project_id = ${projectId} AND id = ${id}`, ([row]) => row)
   )
   return (projectId: ProjectId, id: Row["id"]) =>

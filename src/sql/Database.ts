@@ -1,6 +1,6 @@
 /** Runs the statements of requests and of background work: their timeout, their retry while they are contended, and their problems. */
 import { Context, Data, Duration, Effect, Exit, Fiber, Predicate, Schedule } from "effect"
-import type { SqlError } from "effect/sql"
+import type { SqlClient, SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
@@ -197,3 +197,7 @@ const measure = (context: Context.Context<never>): (() => void) => {
     duration.updateUnsafe((performance.now() - began) / 1000, context)
   }
 }
+
+/** An SQL expression for the identity of the database, which a failover keeps: that of its cluster, and its name there. */
+export const databaseIdentity = (sql: SqlClient.SqlClient) =>
+  sql`concat_ws('/', (SELECT system_identifier FROM pg_control_system()), current_database())`

@@ -50,12 +50,12 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
         Effect.map(
           Effect.orDie(find(sql, ProjectId.make(projectId), { ...all, status }, { after: null, limit: 10 })),
           ({ items }) =>
-            items.map(Struct.pick(["messageId", "conversationId", "deliveryStatus", "attempts", "client", "channel"]))
+            items.map(Struct.pick(["id", "conversationId", "deliveryStatus", "attempts", "client", "channel"]))
         )
       const others = yield* stuck
       for (const [attempt, state] of [...Array<string>(maxAttempts - 1).fill("pending"), "unknown"].entries()) {
         const claim = yield* claimed(attempt * hour)
-        const common = { messageId: claim.messageId, conversationId: null, client: "Client 0", channel: "primary" }
+        const common = { id: claim.messageId, conversationId: null, client: "Client 0", channel: "primary" }
         assert.deepStrictEqual(yield* listed(attempt === 0 ? "pending" : "unknown"), [
           { ...common, deliveryStatus: attempt === 0 ? "pending" : "unknown", attempts: attempt + 1 }
         ])

@@ -1,5 +1,5 @@
 /** `messages` and `campaigns`: lists them and carries out the actions of operators. */
-import { Effect, Struct } from "effect"
+import { Effect } from "effect"
 import { Command } from "effect/cli"
 import type { Campaign } from "../../api/campaigns/Campaign.ts"
 import { campaignStatuses } from "../../api/campaigns/Commands.ts"
@@ -24,7 +24,12 @@ const listOfMessages = Command.make(
   Effect.fn(function* ({ json, project, ...filter }) {
     const page = yield* listMessages(yield* Flags.projectId(project), filter)
     yield* answerPage(json, page, "messages", {
-      itemOf: Struct.pick(["messageId", "conversationId", "deliveryStatus", "createdAt"])
+      itemOf: ({ conversationId, createdAt, deliveryStatus, id }) => ({
+        messageId: id,
+        conversationId,
+        deliveryStatus,
+        createdAt
+      })
     })
   }, onMigratedDatabase)
 ).pipe(

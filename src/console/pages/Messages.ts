@@ -31,7 +31,7 @@ export const messages = projectPage(
       empty: `No messages among the latest ${scanLimit}.`,
       found: yield* find(sql, project.id, filter, range),
       columns: {
-        Message: ({ messageId: id }) => recordLink("message", project.id, id),
+        Message: ({ id }) => recordLink("message", project.id, id),
         Created: ({ createdAt }) => time(createdAt),
         Client: ({ client }) => client,
         Channel: ({ channel }) => channel,

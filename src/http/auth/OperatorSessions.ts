@@ -9,7 +9,7 @@ import { Cookies, HttpServerResponse } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { createHash, createHmac, randomBytes, randomUUID } from "node:crypto"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
-import { statement } from "../../sql/Database.ts"
+import { databaseIdentity, statement } from "../../sql/Database.ts"
 import { SecretKey } from "../../secrets/SecretBox.ts"
 import { insertServiceEntry } from "../../operators/Audit.ts"
 import { sameHash } from "./Credentials.ts"
@@ -168,7 +168,3 @@ const redeem = (sql: SqlClient.SqlClient, code: string) => sql<{
     ${insertServiceEntry(sql, { action: "console.sign_in", target: "console" }, sql`SELECT actor FROM redeemed`)}
   )
   SELECT (extract(epoch FROM now()) * 1000)::float8 AS now, ${databaseIdentity(sql)} AS database, actor FROM redeemed`
-
-/** SQL of the identity of the database, which a failover keeps: that of its cluster, and its own in the cluster. */
-const databaseIdentity = (sql: SqlClient.SqlClient) => sql`
-  (SELECT system_identifier FROM pg_control_system()) || '/' || (SELECT oid FROM pg_database WHERE datname = current_database())`

@@ -20,11 +20,7 @@ export const listDeliveries = Effect.fn("listDeliveries")(function* (
   yield* requireProject(sql, projectId)
   if (installationId !== null && !(yield* installationExists(sql, projectId, installationId)))
     return yield* lacks(projectId, "installation", installationId)
-  return yield* complete(
-    (range) => find(sql, projectId, filtered, range),
-    filtered,
-    ({ id }) => id
-  )
+  return yield* complete((range) => find(sql, projectId, filtered, range), filtered)
 })
 
 export const showDelivery = showing("showDelivery", "delivery", details)

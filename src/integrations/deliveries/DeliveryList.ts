@@ -162,7 +162,7 @@ export const find = (
     )
     SELECT ${sql.literal(columnsOf("found"))}, bound.last, bound.scanned
     FROM (SELECT min(id) AS last, count(*)::int AS scanned FROM scanned) bound LEFT JOIN found ON true
-    ORDER BY found.id DESC`.pipe(Effect.map((rows) => foundOf<"id", Delivery>(rows, limit, "id")))
+    ORDER BY found.id DESC`.pipe(Effect.map((rows) => foundOf<Delivery>(rows, limit)))
 }
 
 export interface PageFilter {

@@ -11,7 +11,7 @@ import { Operator, recordAction } from "../../operators/Audit.ts"
 import { lacks, Refused, requireProject, servedProject } from "../../operators/Refusals.ts"
 import { isIn, listing, type RangeByAge, scanLimit, showing } from "../../operators/Search.ts"
 import { type Columns, selectList } from "../../sql/Columns.ts"
-import { type LookupStatement, plannedOnce } from "../../sql/Batches.ts"
+import { recordsOf } from "../../sql/Batches.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
 import { InstallationNotFound, ValidationFailed, WebhookStateConflict } from "../../api/Problems.ts"
 import { type Mutation, plain } from "../../commands/Command.ts"
@@ -42,7 +42,6 @@ const columns = {
   finishedAt: ["finished_at", "timestamptz"]
 } satisfies Columns
 const listed = selectList({ replayId: "id", ...columns })
-const read = selectList({ id: "id", ...columns }, "replays")
 
 /** Lists replays, newest first. Those of an installation are looked for among the newest `scanLimit` of the range. */
 const list = (
@@ -61,14 +60,7 @@ interface Details extends Replay {
   readonly installationId: InstallationId
 }
 
-export const details =
-  (sql: SqlClient.SqlClient): LookupStatement<Details> =>
-  (key) =>
-    sql`
-    SELECT ${sql.literal(read)} FROM ${key}
-      LEFT JOIN replays ON replays.project_id = key.project_id AND replays.id = key.id
-    WHERE ${sql.literal(plannedOnce)}
-    ORDER BY ordinal`
+export const details = (sql: SqlClient.SqlClient) => recordsOf<Details>(sql, "replays", { id: "id", ...columns })
 
 /**
  * Cancels a running replay. A replay in another state stays unchanged. Returns the state before. Returns no row if the replay

@@ -3,6 +3,7 @@ import { Cause, Context, Duration, Effect, Layer, Option, Redacted, Schedule } f
 import { FetchHttpClient, HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { clients } from "../../../sql/Connections.ts"
+import { databaseIdentity } from "../../../sql/Database.ts"
 import { clockDifference } from "../../../sql/Times.ts"
 import { migrationStatus } from "../../../sql/migrations/Migrations.ts"
 import { plural } from "../../../platform/Text.ts"
@@ -95,8 +96,7 @@ export const pooler = Effect.gen(function* () {
   if (Option.isNone(databaseDirectUrl)) return ok("none: DATABASE_URL leads to PostgreSQL itself")
   const direct = yield* SqlClient.SqlClient
   const pooled = Context.get(yield* Layer.build(clients.reads), SqlClient.SqlClient)
-  const identity = (sql: SqlClient.SqlClient) => sql<{ id: string }>`
-    SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), current_database()) AS id`
+  const identity = (sql: SqlClient.SqlClient) => sql<{ id: string }>`SELECT ${databaseIdentity(sql)} AS id`
   const [[there], [here]] = yield* Effect.all([identity(direct), identity(pooled)])
   if (there?.id !== here?.id) {
     return failed("DATABASE_URL and DATABASE_DIRECT_URL lead to different databases", "Correct one of them.")
