@@ -4,7 +4,7 @@ import { SqlClient } from "effect/sql"
 import { commanded } from "../api/campaigns/Commands.ts"
 import { CampaignId, type ProjectId } from "../api/schema/Ids.ts"
 import type { Mutation } from "../commands/Command.ts"
-import { operated } from "../operators/Operated.ts"
+import { newOnce, operated } from "../operators/Operated.ts"
 import { eventContext, type EventContext } from "../outbox/Outbox.ts"
 import { livesHere } from "../platform/Moves.ts"
 import { isCreatedIn, listing, type RangeByAge, showing } from "../operators/Search.ts"
@@ -67,7 +67,7 @@ export const commandCampaign = Effect.fn("commandCampaign")(function* (
  * Pauses every campaign that sends or is to send by itself, in all projects that this database serves. A restored database does
  * not know what was sent after its backup, and would send it again. Returns the campaigns.
  */
-export const pauseAll = Effect.fn("pauseAllCampaigns")(function* (newOnce: Effect.Effect<string>) {
+export const pauseAll = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const underWay = yield* sql<{ readonly projectId: ProjectId; readonly id: string }>`
     SELECT project_id AS "projectId", id FROM campaigns JOIN projects USING (project_id)
@@ -75,7 +75,7 @@ export const pauseAll = Effect.fn("pauseAllCampaigns")(function* (newOnce: Effec
     ORDER BY project_id, id`
   for (const { id, projectId } of underWay) yield* commandCampaign(projectId, id, "pause", yield* newOnce)
   return underWay
-})
+}).pipe(Effect.withSpan("pauseAllCampaigns"))
 
 /** Maximum number of recipients that one command retries. */
 export const retriedMax = 20_000

@@ -23,8 +23,7 @@ interface NewTask {
   readonly title: string
   readonly dealId: string | null
   readonly clientId: string | null
-  /** RFC 3339. */
-  readonly dueAt: string | null
+  readonly dueAt: Date | null
 }
 
 /** Creates an open task and emits `crm.task.created.v1`. */

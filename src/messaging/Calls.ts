@@ -27,7 +27,7 @@ import { spanOf } from "../telemetry/Spans.ts"
 import type { Outcome } from "./providers/Connectors/Connector.ts"
 import { type Attempt, type Attempted, record } from "./Attempts.ts"
 import { type Message, messages, resultOf } from "./Messages/Record.ts"
-import { outcomes, Providers } from "./providers/Connectors.ts"
+import { makeCall, outcomes } from "./providers/Connectors.ts"
 import { type ProviderType, providerTypes } from "../api/messaging/Messaging.ts"
 import { isAwake } from "../platform/Moves.ts"
 import { atZero, counter, gauge, increment } from "../telemetry/Telemetry.ts"
@@ -68,7 +68,7 @@ export class Calls extends Context.Service<
     Calls,
     Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
-      const providers = yield* Providers
+      const send = yield* makeCall
       const { providerTimeout } = yield* Settings
       const now = yield* databaseNow(sql)
       const lease = Duration.sum(providerTimeout, Duration.seconds(5))
@@ -124,7 +124,7 @@ export class Calls extends Context.Service<
           let isCalled = false
           const call = Effect.suspend(() => {
             isCalled = true
-            return providers.send(leased, { messageId, conversationId, recipient: address, text })
+            return send(leased, { messageId, conversationId, recipient: address, text })
           })
           return Effect.uninterruptibleMask((restore) =>
             restore(guard(call)).pipe(

@@ -3,7 +3,8 @@ import { DateTime, Effect } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { CampaignId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import { type MessageAttempt, type MessageStatus, messageStatuses } from "../api/messaging/Messaging.ts"
-import { Operator, recordAction } from "../operators/Audit.ts"
+import { recordAction } from "../operators/Audit.ts"
+import { acting } from "../operators/Operated.ts"
 import { lacks, Refused, requireProject, servedProject } from "../operators/Refusals.ts"
 import {
   complete,
@@ -161,19 +162,17 @@ export const listMessages = Effect.fn("listMessages")(function* (projectId: Proj
 export const findMessage = showing("findMessage", "message", details)
 
 /** Reads the address and the text of a message. The same statement writes the audit entry. Both are empty once the client is erased. */
-export const openMessage = Effect.fn("openMessage")(function* (projectId: ProjectId, messageId: string) {
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  const { actor } = yield* Operator
-  const [found] = yield* sql<{ readonly address: string; readonly text: string }>`
-    WITH ${servedProject(sql, projectId)},
-    opened AS (
-      SELECT messages.project_id, address, text FROM project JOIN messages USING (project_id) WHERE messages.id = ${messageId}
-    ),
-    ${recordAction(sql, { actor, action: "message.show", target: messageId }, "opened")}
-    SELECT address, text FROM opened`
-  return found ?? (yield* lacks(projectId, "message", messageId))
-})
+export const openMessage = (projectId: ProjectId, id: string) =>
+  acting(
+    { projectId, kind: "message", id },
+    (sql, actor) => sql<{ readonly address: string; readonly text: string }>`
+      WITH ${servedProject(sql, projectId)},
+      opened AS (
+        SELECT messages.project_id, address, text FROM project JOIN messages USING (project_id) WHERE messages.id = ${id}
+      ),
+      ${recordAction(sql, { actor, action: "message.show", target: id }, "opened")}
+      SELECT address, text FROM opened`
+  )
 
 /** Settles a message of unknown outcome. It is no error if the message already has the outcome `as`. */
 export const settleMessage = Effect.fn("settleMessage")(function* (
@@ -181,12 +180,11 @@ export const settleMessage = Effect.fn("settleMessage")(function* (
   messageId: string,
   as: "sent" | "failed"
 ) {
-  const sql = yield* SqlClient.SqlClient
-  yield* requireProject(sql, projectId)
-  const { actor } = yield* Operator
+  yield* requireProject(yield* SqlClient.SqlClient, projectId)
   const at = yield* DateTime.nowAsDate
-  const [found] = yield* settle(sql, projectId, messageId, `settled_${as}`, at, actor)
-  if (found === undefined) return yield* lacks(projectId, "message", messageId)
+  const found = yield* acting({ projectId, kind: "message", id: messageId }, (sql, actor) =>
+    settle(sql, projectId, messageId, `settled_${as}`, at, actor)
+  )
   if (!found.settled && found.status !== as) {
     const message = `Message "${messageId}" is ${found.status}: only one whose outcome is unknown can be settled`
     return yield* new Refused({ message })

@@ -1,10 +1,11 @@
-/** Runs a mutation of the API as an action of an operator (contract §13). */
+/** Runs actions of operators (contract §13): a mutation of the API, or a statement of the action's own. */
 import { Effect } from "effect"
-import { SqlClient, type SqlError } from "effect/sql"
+import { SqlClient, type SqlError, type Statement } from "effect/sql"
 import { ServiceUnavailable, ValidationFailed } from "../api/Problems.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { type Audited, Operator, recordAction } from "./Audit.ts"
-import { type ProjectUnknown, Refused, requireProject } from "./Refusals.ts"
+import { lacks, type ProjectUnknown, Refused, requireProject } from "./Refusals.ts"
+import { newId } from "../platform/NewId.ts"
 import { command, type Mutation } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
 
@@ -42,6 +43,22 @@ export const operated = Effect.fnUntraced(function* <Returned = null>(
     )
   )
   return returned
+})
+
+/** Returns a new key of an action: 32 hexadecimal digits. */
+export const newOnce = Effect.map(newId("opr"), (id) => id.slice(4))
+
+/** Runs a statement that changes and audits a record. It returns no row if the project or the record, whose kind is `kind`, is unknown. */
+export const acting = Effect.fnUntraced(function* <Row extends object>(
+  { id, kind, projectId }: { readonly projectId: ProjectId; readonly kind: string; readonly id: string },
+  statement: (sql: SqlClient.SqlClient, actor: string) => Statement.Statement<Row>
+) {
+  const sql = yield* SqlClient.SqlClient
+  const { actor } = yield* Operator
+  const [row] = yield* statement(sql, actor)
+  if (row !== undefined) return row
+  yield* requireProject(sql, projectId)
+  return yield* lacks(projectId, kind, id)
 })
 
 const messageOf = (problem: object) => {

@@ -4,7 +4,6 @@ import type { SqlClient, SqlError } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
 import { ProjectId } from "../api/schema/Ids.ts"
 import type { Sender } from "../integrations/endpoints/Sender.ts"
-import { newId } from "../platform/NewId.ts"
 import type { Mutations } from "../commands/Mutations.ts"
 import type { Operator } from "../operators/Audit.ts"
 import { ProjectUnknown, type Refused } from "../operators/Refusals.ts"
@@ -74,9 +73,6 @@ export interface Action extends Pick<Definition<Texts>, "command" | "description
     texts: Readonly<Record<string, string>>
   ) => Effect.Effect<{ readonly question: Asked | undefined; readonly run: Done }, ProjectUnknown | Schema.SchemaError>
 }
-
-/** Returns a new `once` of an action. */
-export const newOnce = Effect.map(newId("opr"), (id) => id.slice(4))
 
 const decodeOnce = Schema.decodeEffect(Schema.String.check(Schema.isPattern(/^[0-9a-f]{32}$/)))
 

@@ -9,7 +9,6 @@ import * as Replays from "../integrations/deliveries/Replays.ts"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import * as Runner from "../campaigns/Runner.ts"
 import { slotMetrics } from "../cells/Replication.ts"
-import { Providers } from "../messaging/providers/Connectors.ts"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
 import { Supervisor } from "../work/Supervisor.ts"
 import { DeliveryPace } from "../work/DeliveryPace.ts"
@@ -106,7 +105,7 @@ const httpServer = (role: Role) =>
 
 export const application = (role: Role) =>
   (role === "api" ? httpServer(role) : Layer.merge(httpServer(role), background(role))).pipe(
-    Layer.provideMerge(Calls.layer.pipe(Layer.provideMerge(Providers.layer))),
+    Layer.provideMerge(Calls.layer),
     Layer.provideMerge(platform),
     Layer.provideMerge(role === "all" ? DeliveryPace.layer : Layer.empty)
   )

@@ -82,7 +82,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
     "src/secrets/SealedValues.ts sealedColumn: filters webhooks below a limit",
     "src/http/auth/OperatorSessions.ts issue: reads all of console_links",
-    "src/http/auth/OperatorSessions.ts : reads all of console_ended_sessions"
+    "src/http/auth/OperatorSessions.ts makeSessions: reads all of console_ended_sessions"
   ],
   "few rows: stages of a pipeline, channels with due messages, clients with one email": [
     "src/crm/Deals/Patch.ts patch: sorts stages below a limit",

@@ -4,7 +4,6 @@ import { SqlClient } from "effect/sql"
 import { pauseAll } from "../../campaigns/CampaignControl.ts"
 import { migrate as applyPending } from "../../sql/migrations/Migrations.ts"
 import { plural } from "../../platform/Text.ts"
-import { newOnce } from "../../project/Action.ts"
 import { mutations } from "../ActionCommand.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase, onNewDatabase } from "../OnDatabase.ts"
@@ -27,7 +26,7 @@ export const migrate = Command.make(
     )
   },
   Effect.fn(function* ({ json, restored }) {
-    const pause = restored ? Effect.asSome(Effect.provide(pauseAll(newOnce), mutations)) : Effect.succeedNone
+    const pause = restored ? Effect.asSome(Effect.provide(pauseAll, mutations)) : Effect.succeedNone
     const { applied, paused } = yield* onNewDatabase(
       Effect.flatMap(applyPending, (applied) => Effect.map(pause, (paused) => ({ applied, paused })))
     ).pipe(withProgress("Migrating"))

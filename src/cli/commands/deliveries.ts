@@ -1,4 +1,4 @@
-/** `deliveries` and `webhooks`: list, send again and steer what is sent to endpoints (contract §13). */
+/** `deliveries`, `webhooks`, `messages` and `campaigns`: lists of what is sent, and the actions of operators on it (contract §13). */
 import { Effect, Struct } from "effect"
 import { Command } from "effect/cli"
 import { eventTypes } from "../../api/integrations/Events.ts"
@@ -12,6 +12,11 @@ import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, described, tableOf } from "../Output.ts"
 import { itemOf as webhookOf } from "../../integrations/endpoints/WebhookList.ts"
 import { listWebhooks } from "../../integrations/WebhookControl.ts"
+import type { Campaign } from "../../api/campaigns/Campaign.ts"
+import { campaignStatuses } from "../../api/campaigns/Commands.ts"
+import { messageStatuses } from "../../api/messaging/Messaging.ts"
+import { listCampaigns } from "../../campaigns/CampaignControl.ts"
+import { listMessages } from "../../messaging/Messages.ts"
 
 /** A delivery as `--json` shows it. */
 export const itemOf = (delivery: Delivery) => ({
@@ -66,7 +71,8 @@ const replays = Command.make(
     installationId: Flags.filter(Flags.id("installation", "Only replays to this installation"))
   },
   Effect.fn(function* ({ json, project, ...filter }) {
-    yield* answerPage(json, yield* listReplays(yield* Flags.projectId(project), filter), "replays")
+    const page = yield* listReplays(yield* Flags.projectId(project), filter)
+    yield* answerPage(json, page, "replays", { itemOf: ({ id, ...replay }) => ({ replayId: id, ...replay }) })
   }, onMigratedDatabase)
 ).pipe(described("List the replays of a project, the newest first", { "--project demo": "" }))
 
@@ -87,4 +93,64 @@ const listOfWebhooks = Command.make(
 export const webhooks = Command.make("webhooks").pipe(
   Command.withDescription("List, test, enable and disable the webhooks of a project"),
   Command.withSubcommands([listOfWebhooks, ...actionCommands("webhooks")])
+)
+
+const listOfMessages = Command.make(
+  "list",
+  {
+    ...Flags.ofProject,
+    ...Flags.rangeByAge,
+    status: Flags.choice("status", messageStatuses, "Only messages of this status"),
+    error: Flags.code("error", "Only messages whose last attempt has this error code: http_403"),
+    campaignId: Flags.filter(Flags.id("campaign", "Only messages of this campaign")),
+    channelId: Flags.filter(Flags.id("channel", "Only messages on this channel"))
+  },
+  Effect.fn(function* ({ json, project, ...filter }) {
+    const page = yield* listMessages(yield* Flags.projectId(project), filter)
+    yield* answerPage(json, page, "messages", {
+      itemOf: ({ conversationId, createdAt, deliveryStatus, id }) => ({
+        messageId: id,
+        conversationId,
+        deliveryStatus,
+        createdAt
+      })
+    })
+  }, onMigratedDatabase)
+).pipe(
+  described("List the messages of a project, the newest first", {
+    "--project demo --status unknown": "Messages that wait to be settled"
+  })
+)
+
+export const messages = Command.make("messages").pipe(
+  Command.withDescription("List and show messages, and settle those whose outcome is unknown"),
+  Command.withSubcommands([listOfMessages, ...actionCommands("messages")])
+)
+
+const campaignOf = ({ createdAt, id, name, progress, status }: Campaign) => {
+  const { failed, pending, recipients, sent, skipped, unknown } = progress
+  return { campaignId: id, name, status, recipients, pending, sent, failed, unknown, skipped, createdAt }
+}
+
+const listOfCampaigns = Command.make(
+  "list",
+  {
+    ...Flags.ofProject,
+    ...Flags.rangeByAge,
+    status: Flags.choice("status", campaignStatuses, "Only campaigns of this status")
+  },
+  Effect.fn(function* ({ json, project, ...filter }) {
+    yield* answerPage(json, yield* listCampaigns(yield* Flags.projectId(project), filter), "campaigns", {
+      itemOf: campaignOf
+    })
+  }, onMigratedDatabase)
+).pipe(
+  described("List the campaigns of a project with their progress, the newest first", {
+    "--project demo --status running": ""
+  })
+)
+
+export const campaigns = Command.make("campaigns").pipe(
+  Command.withDescription("List, pause, resume, cancel and retry the campaigns of a project"),
+  Command.withSubcommands([listOfCampaigns, ...actionCommands("campaigns")])
 )

@@ -9,7 +9,6 @@ import { find as findIn, historyOf } from "../../project/History.ts"
 import { answer, answerPage, described, tableOf } from "../Output.ts"
 import { itemOf } from "./deliveries.ts"
 import { taskFields } from "../../api/integrations/Events.ts"
-import { Instant } from "../../api/schema/Fields.ts"
 import { completeTask, createTask } from "../../crm/Tasks.ts"
 
 const list = Command.make(
@@ -82,12 +81,7 @@ const create = Command.make(
     ),
     dealId: Flags.filter(Flags.id("deal", "The id of a deal")),
     clientId: Flags.filter(Flags.id("client", "The id of a client")),
-    dueAt: Flags.filter(
-      Flags.decodedFlag("due", Instant).pipe(
-        Flag.withMetavar("TIME"),
-        Flag.withDescription("The due time in RFC 3339, such as 2026-12-01T09:00:00Z")
-      )
-    )
+    dueAt: Flags.filter(Flags.time("due", "The due time"))
   },
   Effect.fn(function* ({ json, project, ...task }) {
     const projectId = yield* Flags.projectId(project)

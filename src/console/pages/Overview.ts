@@ -14,20 +14,21 @@ import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { countEndpoints, inWords, maxCount, maxProjects, type Waiting, waiting } from "../../project/Waiting.ts"
 import { attemptCharts } from "../Charts.ts"
 import { type PageRequest, recordLink } from "../Page.ts"
-import { type LiveWorker, listWorkers } from "../../work/Worker.ts"
+import { listWorkers } from "../../work/Worker.ts"
 import { plural } from "../../platform/Text.ts"
 import { listRefused, maxShown } from "../../http/auth/RefusedRequests.ts"
 import { badge, countOf, duration, facts, failureOf, html, idOf, link, table, timeSince } from "../Html.ts"
 
 const maxEndpoints = 20
 
-interface State {
-  readonly enabled: number
-  readonly due: DueEndpoint | undefined
-  readonly workers: ReadonlyArray<LiveWorker>
-  readonly failed: ReadonlyArray<FailingEndpoint>
-  readonly projects: ReadonlyArray<Waiting>
-}
+const readState = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const due = yield* listDue(sql, maxEndpoints)
+  const workers = yield* listWorkers(sql)
+  const [{ enabled } = { enabled: 0 }] = yield* countEndpoints(sql)
+  const failed = yield* listFailing(sql, maxEndpoints)
+  return { due, workers, enabled, failed, projects: yield* waiting(sql) }
+})
+type State = Effect.Success<ReturnType<typeof readState>>
 
 /** Says in one sentence what is wrong, and which counts are only minimums. */
 const summaryOf = ({ due, enabled, failed, projects, workers }: State): string => {
@@ -38,7 +39,7 @@ const summaryOf = ({ due, enabled, failed, projects, workers }: State): string =
       return `${countOf(total, failingMax)} of ${countOf(enabled, maxCount)} endpoints fail, the longest for ${time}`
     return `${enabled === 1 ? "the only endpoint" : `1 of ${countOf(enabled, maxCount)} endpoints`} has been failing for ${time}`
   }
-  const { behind = 0, oldestSeconds = 0 } = due ?? {}
+  const { behind = 0, oldestSeconds = 0 } = due[0] ?? {}
   const working = workers.filter(({ isHung }) => !isHung).length
   const wrong = [
     ...(working === 0 ? ["no worker runs: nothing is sent in the background"] : []),
@@ -70,18 +71,14 @@ const meanings: Readonly<Record<number, string>> = { 401: "token refused", 403: 
 
 export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const [{ pending } = { pending: 0 }] = yield* countPending(sql, maxCount)
-  const due = yield* listDue(sql, maxEndpoints)
-  const workers = yield* listWorkers(sql)
-  const [{ enabled } = { enabled: 0 }] = yield* countEndpoints(sql)
-  const failed = yield* listFailing(sql, maxEndpoints)
-  const projects = yield* waiting(sql)
+  const state = yield* readState(sql)
+  const { due, failed, projects, workers } = state
   const refused = yield* listRefused(sql)
   const time = timeSince(request.session.now)
-  const summary = summaryOf({ due: due[0], enabled, failed, projects, workers })
   return {
     title: "Overview",
     body: [
-      html`<p class="summary" role="status">${summary}</p>`,
+      html`<p class="summary" role="status">${summaryOf(state)}</p>`,
       facts({
         "Pending deliveries": countOf(pending, maxCount),
         "Oldest due delivery": `${(due[0]?.oldestSeconds ?? 0).toFixed(1)} s`

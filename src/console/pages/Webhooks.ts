@@ -121,10 +121,10 @@ export const replays = projectPage(
       empty: "No such replays. The page of a webhook starts one.",
       found,
       columns: {
-        Replay: ({ replayId }) => idOf(replayId),
+        Replay: ({ id }) => idOf(id),
         Installation: ({ installationId: id }) => recordLink("installation", project.id, id),
-        State: ({ replayId, state }) =>
-          html`${badge(state)} ${state === "running" ? submit("replay.cancel", { replay: replayId }, "Cancel") : ""}`,
+        State: ({ id: replay, state }) =>
+          html`${badge(state)} ${state === "running" ? submit("replay.cancel", { replay }, "Cancel") : ""}`,
         Made: ({ made }) => String(made),
         Endpoint: ({ installationId, state }) => {
           const webhook = webhooks.find((webhook) => webhook.installationId === installationId)

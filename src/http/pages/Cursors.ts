@@ -2,7 +2,7 @@
  * Page cursors. A cursor is a position in a list. It is authenticated with HMAC-SHA-256 under a key derived from `SECRET_KEY`,
  * and is bound to the project, operation and filters of the list. Cursors made with `SECRET_KEY_PREVIOUS` are accepted, too.
  */
-import { Array, Context, Effect, Layer, Option, Redacted } from "effect"
+import { Array, Effect, Option, Redacted } from "effect"
 import { createHmac, timingSafeEqual } from "node:crypto"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { CursorInvalid } from "../../api/Problems.ts"
@@ -41,38 +41,28 @@ const timeRange = 2 ** (8 * timeLength)
 const lateBit = 2
 const endBit = 4
 
-export class Cursors extends Context.Service<
-  Cursors,
-  {
-    readonly encode: (list: List, position: Position) => string
-    readonly decode: (list: List, cursor: string) => Effect.Effect<Position, CursorInvalid>
+export const makeCursors = Effect.gen(function* () {
+  const [current, ...previous] = Array.map((yield* SecretKey).deriveAll("page cursors"), Redacted.value)
+  const keys = [current, ...previous]
+
+  const open = (list: List, cursor: string) => {
+    const bytes = Buffer.from(cursor, "base64url")
+    const body = bytes.subarray(macLength)
+    // The same bytes can be written in base64 in several ways. Only the canonical one is accepted.
+    if (body.length <= timeLength || bytes.toString("base64url") !== cursor) return Option.none()
+    const isAuthentic = keys.some((key) => timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength)))
+    return isAuthentic ? Option.some(read(body)) : Option.none()
   }
->()("developer-api-service/http/pages/Cursors") {
-  static readonly layer = Layer.effect(
-    Cursors,
-    Effect.gen(function* () {
-      const [current, ...previous] = Array.map((yield* SecretKey).deriveAll("page cursors"), Redacted.value)
-      const keys = [current, ...previous]
 
-      const open = (list: List, cursor: string) => {
-        const bytes = Buffer.from(cursor, "base64url")
-        const body = bytes.subarray(macLength)
-        // The same bytes can be written in base64 in several ways. Only the canonical one is accepted.
-        if (body.length <= timeLength || bytes.toString("base64url") !== cursor) return Option.none()
-        const isAuthentic = keys.some((key) => timingSafeEqual(macOf(key, list, body), bytes.subarray(0, macLength)))
-        return isAuthentic ? Option.some(read(body)) : Option.none()
-      }
-
-      return {
-        encode: (list, position) => {
-          const body = write(position)
-          return Buffer.concat([macOf(current, list, body), body]).toString("base64url")
-        },
-        decode: (list, cursor) => Effect.mapError(Effect.fromOption(open(list, cursor)), () => new CursorInvalid())
-      }
-    })
-  )
-}
+  return {
+    encode: (list: List, position: Position) => {
+      const body = write(position)
+      return Buffer.concat([macOf(current, list, body), body]).toString("base64url")
+    },
+    decode: (list: List, cursor: string) =>
+      Effect.mapError(Effect.fromOption(open(list, cursor)), () => new CursorInvalid())
+  }
+})
 
 const macOf = (key: Uint8Array, { filters, operation, projectId }: List, body: Uint8Array) =>
   createHmac("sha256", key)

@@ -4,7 +4,7 @@ import { SqlClient, type SqlError, type Statement } from "effect/sql"
 import type { CursorInvalid } from "../../api/Problems.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { statement } from "../../sql/Database.ts"
-import { Cursors, type List, type Position } from "./Cursors.ts"
+import { type List, makeCursors, type Position } from "./Cursors.ts"
 
 export interface Page<Item> {
   readonly items: ReadonlyArray<Item>
@@ -66,7 +66,7 @@ export class Pages extends Context.Service<
   static readonly layer = Layer.effect(
     Pages,
     Effect.gen(function* () {
-      const cursors = yield* Cursors
+      const cursors = yield* makeCursors
       const reading =
         <Base>(
           positionOf: (item: Base) => Position,
@@ -102,7 +102,7 @@ export class Pages extends Context.Service<
         readByChange: reading(({ id, updatedAt }: Changing) => ({ at: new Date(updatedAt), id }), endOfChanges)
       }
     })
-  ).pipe(Layer.provide(Cursors.layer))
+  )
 }
 
 /** Makes a list by id without filters. `list` is the statement of a page. */

@@ -7,15 +7,15 @@ import { Cause, Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../../api/schema/Ids.ts"
 import { emptyPeriod, type Replay, type ReplayCreate, type ReplayState } from "../../api/integrations/Replays.ts"
-import { Operator, recordAction } from "../../operators/Audit.ts"
-import { lacks, Refused, requireProject, servedProject } from "../../operators/Refusals.ts"
+import { recordAction } from "../../operators/Audit.ts"
+import { Refused, servedProject } from "../../operators/Refusals.ts"
 import { isIn, listing, type RangeByAge, scanLimit, showing } from "../../operators/Search.ts"
 import { type Columns, selectList } from "../../sql/Columns.ts"
 import { recordsOf } from "../../sql/Batches.ts"
 import { firstIdAt } from "../../platform/NewId.ts"
 import { InstallationNotFound, ValidationFailed, WebhookStateConflict } from "../../api/Problems.ts"
 import { type Mutation, plain } from "../../commands/Command.ts"
-import { operated } from "../../operators/Operated.ts"
+import { acting, operated } from "../../operators/Operated.ts"
 import { showWebhook } from "../WebhookControl.ts"
 import { installationAndWebhook, notRetriable } from "./Deliveries.ts"
 import { forkPeriodic } from "../../work/Supervisor.ts"
@@ -25,12 +25,12 @@ import { Settings } from "../../platform/Settings.ts"
 import { untraced } from "../../telemetry/Spans.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
-interface Listed extends Omit<Replay, "id"> {
-  readonly replayId: string
+interface Listed extends Replay {
   readonly installationId: InstallationId
 }
 
 const columns = {
+  id: "id",
   installationId: "installation_id",
   since: ["since", "timestamptz"],
   until: ["until", "timestamptz"],
@@ -41,7 +41,6 @@ const columns = {
   createdAt: ["created_at", "timestamptz"],
   finishedAt: ["finished_at", "timestamptz"]
 } satisfies Columns
-const listed = selectList({ replayId: "id", ...columns })
 
 /** Lists replays, newest first. Those of an installation are looked for among the newest `scanLimit` of the range. */
 const list = (
@@ -49,18 +48,14 @@ const list = (
   projectId: ProjectId,
   { installationId, ...range }: RangeByAge & { readonly installationId: string | null }
 ) => sql<Listed>`
-  SELECT ${sql.literal(listed)} FROM (
+  SELECT ${sql.literal(selectList(columns))} FROM (
     SELECT * FROM replays WHERE project_id = ${projectId} AND ${isIn(sql, "rpl", range)}
     ORDER BY id DESC LIMIT ${installationId === null ? range.limit + 1 : scanLimit}::int
   ) scanned
   WHERE ${installationId}::text IS NULL OR installation_id = ${installationId}
   ORDER BY id DESC LIMIT ${range.limit + 1}::int`
 
-interface Details extends Replay {
-  readonly installationId: InstallationId
-}
-
-export const details = (sql: SqlClient.SqlClient) => recordsOf<Details>(sql, "replays", { id: "id", ...columns })
+export const details = (sql: SqlClient.SqlClient) => recordsOf<Listed>(sql, "replays", columns)
 
 /**
  * Cancels a running replay. A replay in another state stays unchanged. Returns the state before. Returns no row if the replay
@@ -147,19 +142,15 @@ export const startReplay = Effect.fn("startReplay")(function* ({ asked, once, pr
   return id
 })
 
-export const listReplays = listing("listReplays", list, ({ replayId }) => replayId)
+export const listReplays = listing("listReplays", list, ({ id }) => id)
 
 export const showReplay = showing("showReplay", "replay", details)
 
 /** Cancels a replay: it makes no more deliveries. Those that it has made are sent. A second cancellation changes nothing. */
 export const cancelReplay = Effect.fn("cancelReplay")(function* (projectId: ProjectId, replayId: string) {
-  const sql = yield* SqlClient.SqlClient
-  const { actor } = yield* Operator
-  const [found] = yield* cancel(sql, actor, projectId, replayId)
-  if (found === undefined) {
-    yield* requireProject(sql, projectId)
-    return yield* lacks(projectId, "replay", replayId)
-  }
+  const found = yield* acting({ projectId, kind: "replay", id: replayId }, (sql, actor) =>
+    cancel(sql, actor, projectId, replayId)
+  )
   if (found.state === "completed")
     return yield* new Refused({ message: `Replay "${replayId}" is completed: there is nothing left to cancel` })
   return { replayId, state: "cancelled", made: found.made }

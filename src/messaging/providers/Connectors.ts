@@ -2,7 +2,7 @@
  * Connectors send texts over channels. Each type of provider has one connector (contract §8). A new connector needs one line
  * each in `connectors`, `ChannelConfig` and `channelsWith`. The config of a channel is sealed, and opened only for the call that needs it.
  */
-import { Context, type Duration, Effect, Layer, Option, Redacted, Schema } from "effect"
+import { type Duration, Effect, Option, Redacted, Schema } from "effect"
 import { type ProviderType, providerTypes } from "../../api/messaging/Messaging.ts"
 import { byFailure, connector, type Outcome, type Outgoing } from "./Connectors/Connector.ts"
 import { http } from "./Connectors/Http.ts"
@@ -75,38 +75,26 @@ export const send = <Type extends ProviderType>(
   timeout: Duration.Duration
 ) => table[providerType].send(config, message, timeout)
 
-export class Providers extends Context.Service<
-  Providers,
-  {
-    /** Calls the channel's provider once, within `PROVIDER_TIMEOUT`. Never fails. */
-    readonly send: (channel: SealedChannel, message: Outgoing) => Effect.Effect<Outcome>
-  }
->()("developer-api-service/messaging/providers/Connectors/Providers") {
-  static readonly layer = Layer.effect(
-    Providers,
-    Effect.gen(function* () {
-      const box = yield* SecretBox
-      const { providerTimeout } = yield* Settings
-      return {
-        send: (channel, message) =>
-          openConfig(box, channel).pipe(
-            Effect.flatMap((opened) => send(opened, message, providerTimeout)),
-            Effect.catchTag("SecretUnreadable", () =>
-              Effect.as(
-                Effect.logError(
-                  `The config of channel ${channel.projectId}/${channel.channelId} can't be opened with the keys of this process: nothing is sent over the channel`
-                ),
-                byFailure("config_unreadable")
-              )
-            ),
-            Effect.catchDefect((defect) =>
-              Effect.as(Effect.logError("A call of a provider failed", defect), outcomes.internal)
-            )
-          )
-      }
-    })
-  )
-}
+/** Makes a function that calls the channel's provider once, within `PROVIDER_TIMEOUT`. It never fails. */
+export const makeCall = Effect.gen(function* () {
+  const box = yield* SecretBox
+  const { providerTimeout } = yield* Settings
+  return (channel: SealedChannel, message: Outgoing): Effect.Effect<Outcome> =>
+    openConfig(box, channel).pipe(
+      Effect.flatMap((opened) => send(opened, message, providerTimeout)),
+      Effect.catchTag("SecretUnreadable", () =>
+        Effect.as(
+          Effect.logError(
+            `The config of channel ${channel.projectId}/${channel.channelId} can't be opened with the keys of this process: nothing is sent over the channel`
+          ),
+          byFailure("config_unreadable")
+        )
+      ),
+      Effect.catchDefect((defect) =>
+        Effect.as(Effect.logError("A call of a provider failed", defect), outcomes.internal)
+      )
+    )
+})
 
 /** Outcomes with a cause in this service, not in an answer of the provider or a failed connection. */
 export const outcomes = {

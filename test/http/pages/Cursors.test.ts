@@ -3,7 +3,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Exit, Layer, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
-import { Cursors } from "../../../src/http/pages/Cursors.ts"
+import { makeCursors } from "../../../src/http/pages/Cursors.ts"
 import { SecretKey } from "../../../src/secrets/SecretBox.ts"
 
 const newKey = () => randomBytes(32).toString("base64")
@@ -14,7 +14,7 @@ const position = { at: new Date(0), id: "cli_1" }
 const cursorsOf = (key: string, ...previous: ReadonlyArray<string>) => {
   const older = previous.map((key) => Redacted.make(key))
   const keys = Layer.succeed(SecretKey, SecretKey.make(Redacted.make(key), older))
-  return Effect.runSync(Effect.provide(Effect.service(Cursors), Layer.provide(Cursors.layer, keys)))
+  return Effect.runSync(Effect.provide(makeCursors, keys))
 }
 
 it("cursors are taken where their key is a previous one, and are made under the current key", () => {
