@@ -11,9 +11,8 @@ import { Duration, Effect, Layer, Metric, Predicate, Redacted, Schedule } from "
 import { SqlClient } from "effect/sql"
 import { tablesOf } from "../project/Offboarding.ts"
 import { Lost, nameOf, reasonOf, refused, type Sides } from "./Sides.ts"
-import { forkPeriodic } from "../work/Supervisor.ts"
-import { gauge, MetricsEnabled } from "../telemetry/Telemetry.ts"
-import { untraced } from "../telemetry/Spans.ts"
+import { forkMeasurement } from "../work/Supervisor.ts"
+import { gauge } from "../telemetry/Telemetry.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -154,8 +153,6 @@ const dropSlots = (source: Sql, pattern: string) =>
     Effect.retry({ schedule: Schedule.spaced(Duration.millis(200)), times: 50 })
   )
 
-const measureEvery = Duration.seconds(15)
-
 const idle = gauge(
   "move_slots_idle",
   "Replication slots of moves that no target reads: they keep the log of the database"
@@ -180,11 +177,8 @@ export const slots = (sql: Sql) => sql<Slot>`
 /** Measures the slots that no target reads: PostgreSQL keeps its log for such a slot until the disk is full. */
 export const slotMetrics = Layer.effectDiscard(
   Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    if (!(yield* MetricsEnabled)) return
-    const measure = Effect.flatMap(slots(sql), (found) =>
-      Metric.update(idle, found.filter(({ active }) => !active).length)
-    )
-    yield* forkPeriodic("move slots", { interval: measureEvery }, untraced(measure))
+    const found = slots(yield* SqlClient.SqlClient)
+    const measure = Effect.flatMap(found, (all) => Metric.update(idle, all.filter(({ active }) => !active).length))
+    yield* forkMeasurement("move slots", measure)
   })
 )

@@ -123,7 +123,6 @@ const tones = {
     "ending",
     "delivering",
     "retrying",
-    "cancelling",
     "paused",
     "scheduled",
     "resting",

@@ -1,10 +1,11 @@
 /** The commands with which operators list, show, enable and disable webhooks (contract §13). */
 import { Effect } from "effect"
-import { SqlClient, type Statement } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
-import { Operator, recordAction } from "../operators/Audit.ts"
+import { recordAction } from "../operators/Audit.ts"
+import { acting } from "../operators/Operated.ts"
 import { Notifier } from "../outbox/Outbox.ts"
-import { ProjectUnknown, servedProject } from "../operators/Refusals.ts"
+import { servedProject } from "../operators/Refusals.ts"
 import { listing, showing } from "../operators/Search.ts"
 import { disableChosen } from "./deliveries/Disabling.ts"
 import { recovered } from "./deliveries/States.ts"
@@ -69,11 +70,10 @@ const changing = <Row extends object>(
   change: (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => Statement.Statement<Row>
 ) =>
   Effect.fn(name)(function* (projectId: ProjectId, installation: string) {
-    const sql = yield* SqlClient.SqlClient
     const { installationId } = yield* showWebhook(projectId, installation)
-    const { actor } = yield* Operator
-    const [row] = yield* change(sql, { projectId, installationId }, actor)
-    if (row === undefined) return yield* new ProjectUnknown({ projectId })
+    const row = yield* acting({ projectId, kind: "webhook for installation", id: installation }, (sql, actor) =>
+      change(sql, { projectId, installationId }, actor)
+    )
     yield* (yield* Notifier).changed(projectId, installationId)
     return { ...row, webhook: yield* showWebhook(projectId, installation) }
   })

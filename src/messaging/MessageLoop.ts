@@ -25,9 +25,8 @@
 import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { MetricsEnabled } from "../telemetry/Telemetry.ts"
 import { untraced } from "../telemetry/Spans.ts"
-import { forkPeriodic, Supervisor } from "../work/Supervisor.ts"
+import { forkMeasurement, forkPeriodic, Supervisor } from "../work/Supervisor.ts"
 import { Worker } from "../work/Worker.ts"
 import { databaseNow } from "../sql/Times.ts"
 import { statement } from "../sql/Database.ts"
@@ -37,7 +36,6 @@ import { claim, type Claim, endLeasesOfDead, type Terms } from "./Attempts.ts"
 
 const claimEvery = Duration.millis(250)
 const takeoverEvery = Duration.millis(500)
-const measureEvery = Duration.seconds(15)
 const stalledAfter = Duration.seconds(30)
 
 type Source = (terms: Terms) => Effect.Effect<ReadonlyArray<Claim>, SqlError.SqlError>
@@ -111,10 +109,10 @@ export class MessageLoop extends Context.Service<
       const due = take((terms) => claim(sql, terms))
       yield* forkPeriodic("message claims", { interval: claimEvery, stalledAfter }, due)
       yield* forkPeriodic("message takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
-      if (yield* MetricsEnabled) {
-        const measure = Effect.flatMap(clock, (now) => untraced(measureQueue(sql, now)))
-        yield* forkPeriodic("message metrics", { interval: measureEvery }, measure)
-      }
+      yield* forkMeasurement(
+        "message metrics",
+        Effect.flatMap(clock, (now) => measureQueue(sql, now))
+      )
       // This finalizer is added last, so it runs first. From then on, messages that a statement in progress claims are given
       // back.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (mode = "ending")))

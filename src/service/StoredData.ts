@@ -2,9 +2,10 @@
  * What the process does with the stored data of all domains, each in one table: secrets, whose keys are checked at start; and records
  * that are deleted once they are old. Events, which need a walk, are with their deliveries.
  */
-import { Data, Duration, Effect, Layer } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import { sealedHeaders, signingSecrets } from "../integrations/endpoints/WebhookSecrets.ts"
 import { channelConfigs } from "../messaging/providers/Connectors.ts"
+import { Refused } from "../operators/Refusals.ts"
 import { plural } from "../platform/Text.ts"
 import { type SealedTable, unreadableAll } from "../secrets/SealedValues.ts"
 import { eraseTexts, pruneAudiences } from "../campaigns/Retention.ts"
@@ -66,12 +67,6 @@ export const pruners = pruning(retentions)
 
 export const sealedTables: ReadonlyArray<SealedTable> = [signingSecrets, sealedHeaders, channelConfigs]
 
-class SecretKeyWrong extends Data.TaggedError("SecretKeyWrong")<{ readonly count: number }> {
-  override get message() {
-    return `SECRET_KEY does not open what is stored (${plural(this.count, "secret", "secrets")}): set the key that sealed it, or name it in SECRET_KEY_PREVIOUS`
-  }
-}
-
 /**
  * Fails the start if secrets are stored and no key of this process opens any of them. So the process seals no secret with a
  * wrong key.
@@ -79,6 +74,9 @@ class SecretKeyWrong extends Data.TaggedError("SecretKeyWrong")<{ readonly count
 export const secretsChecked = Layer.effectDiscard(
   Effect.gen(function* () {
     const count = yield* unreadableAll(sealedTables)
-    if (count > 0) return yield* new SecretKeyWrong({ count })
+    if (count > 0) {
+      const message = `SECRET_KEY does not open what is stored (${plural(count, "secret", "secrets")}): set the key that sealed it, or name it in SECRET_KEY_PREVIOUS`
+      return yield* new Refused({ message })
+    }
   })
 )

@@ -9,6 +9,7 @@
  * stalled, whatever the reason. Readiness then fails, and a gauge is set, until the loop reports progress again.
  */
 import { Cause, Clock, Context, Duration, Effect, Fiber, Layer, Metric, Random, Schedule, type Scope } from "effect"
+import { untraced } from "../telemetry/Spans.ts"
 import { counter, gauge, MetricsEnabled } from "../telemetry/Telemetry.ts"
 
 const minDelay = Duration.millis(250)
@@ -163,6 +164,11 @@ const failures = counter(
   "background_failures_total",
   "Runs of periodic background fibers that failed and are tried again"
 )
+
+/** Measures what a database has every 15 s, if metrics are recorded. */
+export const forkMeasurement = Effect.fnUntraced(function* <E, R>(name: string, measure: Effect.Effect<void, E, R>) {
+  if (yield* MetricsEnabled) yield* forkPeriodic(name, { interval: Duration.seconds(15) }, untraced(measure))
+})
 
 /**
  * Runs maintenance (pruning, measurements, repairs) at intervals, under supervision, until the scope is closed. The effect does a bounded piece of work, and returns

@@ -237,13 +237,11 @@ const exportReport = (file: string, { projectId, records }: ExportReport) => {
 }
 
 const summary = ({ created, projectId, unchanged, updated }: ApplyReport) => {
-  const kinds = [...new Set([created, updated, unchanged].flatMap((counts) => Object.keys(counts)))]
-  const count = (of: Record<string, number>, kind: string) => of[kind] ?? 0
-  const rows = kinds.map((member) => ({
+  const rows = Object.entries(unchanged).map(([member, unchanged]) => ({
     member,
-    created: count(created, member),
-    updated: count(updated, member),
-    unchanged: count(unchanged, member)
+    created: created[member] ?? 0,
+    updated: updated[member] ?? 0,
+    unchanged
   }))
   return `Project ${projectId} is as the file says.\n\n${tableOf(rows)}`
 }

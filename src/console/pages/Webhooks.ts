@@ -20,10 +20,8 @@ const reasons = {
 }
 
 /** What the condition of an endpoint means; nothing if the word suffices. */
-const meanings = {
+const meanings: Readonly<Record<string, string>> = {
   unproven: "no attempt has succeeded since the webhook was changed: send a test event",
-  healthy: "",
-  failing: "",
   behind: "a delivery has been due for more than a minute",
   parked: "one probe at a time is sent; the other deliveries wait until it succeeds",
   resting: "nothing is sent until its Retry-After has passed"

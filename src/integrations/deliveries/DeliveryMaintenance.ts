@@ -4,7 +4,7 @@
  */
 import { Clock, Duration, Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
-import { forkPeriodic } from "../../work/Supervisor.ts"
+import { forkMeasurement, forkPeriodic } from "../../work/Supervisor.ts"
 import { Worker } from "../../work/Worker.ts"
 import { statement } from "../../sql/Database.ts"
 import { MetricsEnabled } from "../../telemetry/Telemetry.ts"
@@ -26,7 +26,6 @@ const expireEvery = Duration.seconds(30)
 const pruneEvery = Duration.minutes(1)
 /** Pause between two statements of a round over old events. It limits the load. */
 const prunePause = Duration.seconds(1)
-const measureEvery = Duration.seconds(15)
 
 interface Options {
   readonly sql: SqlClient.SqlClient
@@ -85,7 +84,7 @@ export const maintain = Effect.fnUntraced(function* ({ leaseMillis, maxAge, sql,
     prunePause
   )
 
-  if (measured) yield* periodic("metrics", measureEvery, Metrics.measure(sql))
+  yield* forkMeasurement("deliveries metrics", Metrics.measure(sql))
 })
 
 /**
