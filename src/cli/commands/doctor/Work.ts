@@ -36,7 +36,7 @@ export const work = Effect.gen(function* () {
       command: `\`${cli} webhooks list --project ${projectId}\``
     })),
     ...Record.keys(lists).flatMap((kind) => {
-      const [first] = projects.filter((project) => project[kind] > 0)
+      const first = projects.find((project) => project[kind] > 0)
       return first === undefined
         ? []
         : inWords(projects, kind).map((what) => ({ what, command: lists[kind](first.projectId) }))
