@@ -51,7 +51,7 @@ export const replayed = {
   )
 }
 
-export const receipt = (status: 200 | 201) =>
+const receipt = (status: 200 | 201) =>
   HttpApiSchema.WithHeaders(Receipt.pipe(HttpApiSchema.status(status)), { etag: ETag, ...replayed })
 
 /** The receipts of an upsert: 201 if it has created the record, otherwise 200. */
@@ -95,7 +95,7 @@ export const changeBy = <Headers extends object, const Problems extends Readonly
 })
 
 /** The headers of a request that reads a record. */
-export const ReadConditions = {
+const ReadConditions = {
   ...IfMatch,
   "if-none-match": Schema.optionalKey(
     tags.annotateKey({
@@ -123,7 +123,7 @@ export class NotModified extends Schema.TaggedError<NotModified>()("NotModified"
   }
 }
 
-export const notModified = NotModified.pipe(
+const notModified = NotModified.pipe(
   HttpApiSchema.asNoContent({ decode: () => new NotModified() }),
   HttpApiSchema.status(304)
 )

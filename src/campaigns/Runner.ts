@@ -92,7 +92,7 @@ const latest = "6 hours"
  * `sending`. The delay of a start counts from the scheduled time, or from the resume if that was later. `updated_at` never
  * decreases, even if the clock of the previous change was ahead.
  */
-export const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
+const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
   WITH due AS MATERIALIZED (
     SELECT project_id, id, greatest(scheduled_for, resumed_at) < ${now} - ${latest}::interval AS is_late
     FROM campaigns WHERE status = 'scheduled' AND scheduled_for <= ${now} AND ${isAwake(sql, "project_id")}

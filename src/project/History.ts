@@ -39,7 +39,7 @@ export interface Command {
   readonly traceId: string | null
 }
 
-export interface Event {
+interface Event {
   readonly id: string
   readonly type: string
   readonly occurredAt: string
@@ -153,7 +153,7 @@ const kinds = {
 export type Kind = keyof typeof kinds
 export const kindNames = Struct.keys(kinds)
 
-export interface Found {
+interface Found {
   readonly kind: Kind
   readonly projectId: string
   readonly id: string

@@ -61,7 +61,7 @@ export const exclusions = [
   "channel_unavailable",
   "duplicate"
 ] as const
-export type Exclusion = (typeof exclusions)[number]
+type Exclusion = (typeof exclusions)[number]
 
 const count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0, { expected: "an integer from 0" }))
 const countOf = (what: string) => count.annotate({ description: `The number of ${what}, from 0.` })

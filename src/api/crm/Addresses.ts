@@ -26,7 +26,7 @@ export const ClientAddresses = Schema.Struct({
 }).annotate({ identifier: "DeveloperClientAddresses" })
 export type ClientAddresses = typeof ClientAddresses.Type
 
-export const ClientAddressesPut = Schema.Struct({
+const ClientAddressesPut = Schema.Struct({
   addresses: Schema.Array(Address)
     .check(
       Schema.isMaxLength(20, { expected: "at most 20 addresses" }),

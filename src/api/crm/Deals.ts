@@ -137,8 +137,8 @@ export type DealPatch = typeof DealPatch.Type
 
 export const DealStatusFilter = Schema.Literals(["open", "won", "lost", "all"])
 export type DealStatusFilter = typeof DealStatusFilter.Type
-export const DealLifecycleFilter = Schema.Literals(["active", "archived", "all"])
-export type DealLifecycleFilter = typeof DealLifecycleFilter.Type
+const DealLifecycleFilter = Schema.Literals(["active", "archived", "all"])
+type DealLifecycleFilter = typeof DealLifecycleFilter.Type
 
 /** The body of an upsert, whose external id is in the path. */
 export const DealUpsert = Schema.Struct(

@@ -64,7 +64,7 @@ export const WebhookHeaders = Schema.Record(
 export type WebhookHeaders = typeof WebhookHeaders.Type
 
 /** Lists the faults of the names in `headers`, each at its name. Names are compared without case. */
-export const faultsOfNames = (headers: unknown) => {
+const faultsOfNames = (headers: unknown) => {
   const seen = new Set<string>()
   return Object.keys(Predicate.isObject(headers) ? headers : {}).flatMap((name) => {
     const key = name.toLowerCase()

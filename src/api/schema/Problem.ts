@@ -21,7 +21,7 @@ interface Declaration<Detail, Members> {
 }
 
 /** The static members of a class of problems. */
-export interface Declared<Code, Status, Detail> {
+interface Declared<Code, Status, Detail> {
   readonly code: Code
   readonly status: Status
   readonly title: string

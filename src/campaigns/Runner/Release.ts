@@ -26,7 +26,7 @@ export const messageId = (retries: string) => `'msg_' || left(encode(sha256(conv
   '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ',' || nullif(${retries}, 0), ']'
 ), 'UTF8')), 'hex'), 32)`
 
-export interface Terms extends MessageTerms {
+interface Terms extends MessageTerms {
   /** Recipients whose send is due before this time are released. */
   readonly until: Statement.Fragment
   readonly passed: ReadonlyArray<Passed>

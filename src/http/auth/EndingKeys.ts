@@ -28,7 +28,7 @@ export const state = `CASE
   ELSE 'active'
 END`
 
-export interface EndingKey {
+interface EndingKey {
   readonly projectId: string
   readonly keyId: string
   readonly name: string

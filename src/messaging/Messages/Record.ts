@@ -113,7 +113,7 @@ export interface Result {
 }
 
 /** Error codes of attempts without a call: the circuit was open, the process ended, no key opened the channel's config, or this host had no connection. */
-export const uncalled = ["circuit_open", "interrupted", "config_unreadable", "host_exhausted"]
+const uncalled = ["circuit_open", "interrupted", "config_unreadable", "host_exhausted"]
 
 /** Maximum time for which a message waits while its provider can't be called. */
 export const longestWait = Duration.hours(24)

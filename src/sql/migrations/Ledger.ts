@@ -21,7 +21,7 @@ export interface Migration {
 }
 
 /** The ledger and the files of this version contradict each other. */
-export class MigrationsDiffer extends Data.TaggedError("MigrationsDiffer")<{
+class MigrationsDiffer extends Data.TaggedError("MigrationsDiffer")<{
   readonly difference: string
   readonly remedy: string
 }> {

@@ -238,8 +238,8 @@ export const lockedEndpoints = (sql: Sql, { workerId }: Terms) => sql`
   ) missing JOIN endpoint_health USING (project_id, installation_id)
   WHERE coalesce(worker_id = ${workerId}::bigint, true) AND ${isAwake(sql, "project_id")}`
 
-export const pools = ["healthy", "suspect"] as const
-export type Pool = (typeof pools)[number]
+const pools = ["healthy", "suspect"] as const
+type Pool = (typeof pools)[number]
 
 export const sizes: Readonly<Record<Pool, number>> = { healthy: 2_048, suspect: 768 }
 

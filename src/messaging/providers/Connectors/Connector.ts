@@ -70,7 +70,7 @@ const failures = {
   unreadable_answer: "unknown"
 } as const satisfies Record<string, Exclude<Meaning, "accepted">>
 
-export type Failure = keyof typeof failures
+type Failure = keyof typeof failures
 
 /**
  * Failures that count for the channel's circuit breaker: the provider cannot be reached, hangs, or cannot be called by this
