@@ -36,7 +36,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "http/pages/Pages.ts": [1, "compared with stored times, with a margin for hosts whose clocks differ"],
   "outbound/Connections.ts": [1, "by the clock whose time of day is monotonic"],
   "outbox/Outbox.ts": [1, "stored"],
-  "telemetry/Spans.ts": [1, "the start and end of spans"],
+  "telemetry/Telemetry.ts": [1, "the start and end of spans"],
   "webhooks.ts": [1, "compared with the time of a signature"]
 }
 

@@ -7,7 +7,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { ifMatchColumn, matches, type Problems } from "./Command.ts"
 import { redactSecrets } from "../platform/Text.ts"
-import { currentSpan } from "../telemetry/Spans.ts"
+import { currentSpan } from "../telemetry/Telemetry.ts"
 import type { EventType } from "../api/integrations/Events.ts"
 
 /**

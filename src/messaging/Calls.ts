@@ -23,14 +23,13 @@ import { Contended, retryContended, unavailable, withOwnTime } from "../sql/Data
 import { databaseNow } from "../sql/Times.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { Settings } from "../platform/Settings.ts"
-import { spanOf } from "../telemetry/Spans.ts"
 import type { Outcome } from "./providers/Connectors/Connector.ts"
 import { type Attempt, type Attempted, record } from "./Attempts.ts"
 import { type Message, messages, resultOf } from "./Messages/Record.ts"
 import { makeCall, outcomes } from "./providers/Connectors.ts"
 import { type ProviderType, providerTypes } from "../api/messaging/Messaging.ts"
 import { isAwake } from "../platform/Moves.ts"
-import { atZero, counter, gauge, increment } from "../telemetry/Telemetry.ts"
+import { atZero, counter, gauge, increment, spanOf } from "../telemetry/Telemetry.ts"
 
 /** The message after the attempt; none if another process or an operator has already ended the attempt. */
 type Recorded = Option.Option<Message>

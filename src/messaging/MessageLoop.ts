@@ -25,7 +25,7 @@
 import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { untraced } from "../telemetry/Spans.ts"
+import { untraced } from "../telemetry/Telemetry.ts"
 import { forkMeasurement, forkPeriodic, Supervisor } from "../work/Supervisor.ts"
 import { Worker } from "../work/Worker.ts"
 import { databaseNow } from "../sql/Times.ts"

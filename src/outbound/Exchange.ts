@@ -5,7 +5,7 @@ import type { IncomingHttpHeaders } from "node:http"
 import type { Dispatcher } from "undici"
 import manifest from "../../package.json" with { type: "json" }
 import { type Call, ConnectFailed, type Connections, headerLimit, hostOf, type Line, mayKeep } from "./Connections.ts"
-import { traceparentOf } from "../telemetry/Spans.ts"
+import { traceparentOf } from "../telemetry/Telemetry.ts"
 
 interface Post {
   readonly url: URL

@@ -6,7 +6,7 @@ import { Clock, Context, Duration, Effect, Layer, Option, Queue, Schema, type Sc
 import { SqlClient, type Statement } from "effect/sql"
 import { InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { EventType } from "../api/integrations/Events.ts"
-import { currentOrNewTraceparent } from "../telemetry/Spans.ts"
+import { currentOrNewTraceparent } from "../telemetry/Telemetry.ts"
 import { randomUUID } from "node:crypto"
 import { DeliveryPace } from "../work/DeliveryPace.ts"
 import { Supervisor } from "../work/Supervisor.ts"

@@ -26,6 +26,7 @@ import { RefusedRequests } from "../http/auth/RefusedRequests.ts"
 import { version } from "./Metrics.ts"
 import { SecretBox, SecretKey } from "../secrets/SecretBox.ts"
 import { Settings, shown } from "../platform/Settings.ts"
+import { logging } from "../telemetry/Logging.ts"
 import * as Telemetry from "../telemetry/Telemetry.ts"
 import { AdminServer } from "./Ports.ts"
 import { Drain, Unread } from "../http/edge/InFlight.ts"
@@ -66,7 +67,7 @@ const platform = Layer.mergeAll(
   Layer.provideMerge(Supervisor.layer),
   Layer.provideMerge(DatabaseUrl.layer("service")),
   Layer.provideMerge(Telemetry.layer),
-  Layer.provideMerge(Telemetry.logging),
+  Layer.provideMerge(logging),
   Layer.provideMerge(Settings.layer),
   Layer.provide(NodeServices.layer)
 )

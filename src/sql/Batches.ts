@@ -6,7 +6,7 @@
  */
 import { Context, Effect, Exit, Predicate, Tracer } from "effect"
 import { ServiceUnavailable } from "../api/Problems.ts"
-import { beginBatch, beginWait, endSpan } from "../telemetry/Spans.ts"
+import { beginBatch, beginWait, endSpan } from "../telemetry/Telemetry.ts"
 import { retryContended, startWithTimeout, timeLeft, unavailable } from "./Database.ts"
 import type { SqlClient, SqlError, Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"

@@ -1,10 +1,11 @@
 /**
- * OpenTelemetry: exports traces, metrics and logs over OTLP/HTTP if an endpoint is set. Log lines go to standard error, with level, message,
- * annotations and trace id. Secrets are redacted.
+ * OpenTelemetry: what code records of metrics and spans, and their export over OTLP/HTTP with that of logs, if an endpoint is set. The
+ * `traceparent` of a span (W3C Trace Context) is stored with queued work.
  */
-import { Cause, Context, Effect, Layer, Logger, Metric, Option, References, Tracer } from "effect"
+import { Clock, Context, Effect, Exit, Layer, Metric, Option, Predicate, References, Tracer } from "effect"
+import { Headers, HttpServerRequest, HttpTraceContext } from "effect/http"
+import { randomUUID } from "node:crypto"
 import { Settings } from "../platform/Settings.ts"
-import { redactSecrets } from "../platform/Text.ts"
 
 /** Whether metrics are recorded: if they are exported by OTLP, or shown by a port of this process. */
 export const MetricsEnabled = Context.Reference<boolean>("developer-api-service/telemetry/Telemetry/MetricsEnabled", {
@@ -51,58 +52,97 @@ const exported = Layer.unwrap(
 
 export const layer = Layer.provideMerge(exported, metricsEnabled)
 
-const toLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknown>) => {
-  const span = fiber.getRef(References.TracerEnabled)
-    ? Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
-    : undefined
-  return {
-    time: date.toISOString(),
-    level: logLevel.toUpperCase(),
-    message: (Array.isArray(message) ? message : [message]).map(text).join(" "),
-    traceId: span?.traceId,
-    spanId: span?.spanId,
-    annotations: fiber.getRef(References.CurrentLogAnnotations),
-    cause: cause.reasons.length === 0 ? undefined : Cause.pretty(cause)
+export const currentOrNewTraceparent: Effect.Effect<string> = Effect.contextWith((context: Context.Context<never>) => {
+  const span = currentSpan(context)
+  return Effect.succeed(span === undefined ? newTraceparent() : traceparentOf(span))
+})
+
+/** Returns the current span; without tracing, the span that the caller of the request has sent, if any. */
+export const currentSpan = (context: Context.Context<never>): Tracer.AnySpan | undefined => {
+  const span = Context.getOrUndefined(context, Tracer.ParentSpan)
+  if (span !== undefined) return span
+  const headers = Context.getOrUndefined(context, HttpServerRequest.HttpServerRequest)?.headers
+  return headers?.["traceparent"] === undefined ? undefined : Option.getOrUndefined(HttpTraceContext.w3c(headers))
+}
+
+export const traceparentOf = ({ sampled, spanId, traceId }: Tracer.AnySpan): string =>
+  `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`
+
+export const spanOf = (traceparent: string): Tracer.AnySpan | undefined =>
+  Option.getOrUndefined(HttpTraceContext.w3c(Headers.fromRecordUnsafe({ traceparent })))
+
+const newTraceparent = () => `00-${hexId()}-${hexId().slice(16)}-01`
+
+const hexId = () => randomUUID().replaceAll("-", "")
+
+/**
+ * Disables tracing, for the statements by which background fibers poll for work several times a second. Each poll would be a
+ * separate trace, and most polls find no work. The work itself is traced.
+ */
+export const untraced: <A, E, R>(statement: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R> =
+  Effect.withTracerEnabled(false)
+
+/** Sets the name of the request's span, once the route is known. */
+export const nameServerSpan = (context: Context.Context<never>, name: string): void => {
+  const span = Context.getOrUndefined(context, Tracer.ParentSpan)
+  if (span === undefined || span._tag !== "Span") return
+  if (!Predicate.hasProperty(span, "span")) return
+  const { span: otel } = span
+  if (Predicate.hasProperty(otel, "updateName") && typeof otel.updateName === "function") otel.updateName(name)
+}
+
+/** A call that runs in a batch. Only calls whose trace is recorded have spans. */
+interface Waiting {
+  readonly context: Context.Context<never>
+  /** The span of the wait. */
+  readonly wait: Tracer.Span | undefined
+}
+
+/** Begins the span of a call's wait in the queue. It gets a link to the span of the call's batch. */
+export const beginWait = (context: Context.Context<never>): Tracer.Span | undefined => {
+  const request = Context.getOrUndefined(context, Tracer.ParentSpan)
+  if (request?.sampled !== true || !Context.get(context, References.TracerEnabled)) return undefined
+  const wait = begin(context, "wait in queue", request, [])
+  // The sampler of this process decides, whatever the stored trace of queued work says.
+  return wait.sampled ? wait : undefined
+}
+
+/** Ends the waits of calls, and begins the span of their batch, with links to their requests. A call that runs alone has no such span: its statement is below its own. */
+export const beginBatch = (calls: ReadonlyArray<Waiting>): Tracer.Span | undefined => {
+  const first = calls.find(({ wait }) => wait !== undefined)
+  if (first === undefined) return undefined
+  const requests = calls.flatMap(({ wait }) => (wait === undefined ? [] : Option.toArray(wait.parent)))
+  const [parent] = requests
+  const batch = calls.length === 1 || parent === undefined ? undefined : begin(first.context, "batch", parent, requests)
+  batch?.attribute("db.operation.batch.size", calls.length)
+  for (const { context, wait } of calls) {
+    if (wait === undefined) continue
+    if (batch !== undefined) wait.addLinks([linkTo(batch)])
+    endSpan(wait, context, Exit.void)
   }
+  return batch
 }
 
-type Line = ReturnType<typeof toLine>
+export const endSpan = (span: Tracer.Span, context: Context.Context<never>, exit: Exit.Exit<unknown, unknown>): void =>
+  span.end(now(context), exit)
 
-const text = (part: unknown): string => {
-  if (typeof part === "string") return part
-  if (Cause.isCause(part)) return Cause.pretty(part)
-  return part instanceof Error ? messagesOf(part).join(": ") : JSON.stringify(part)
-}
-
-/** Returns the distinct messages of an error and of its causes, of several the first. PostgreSQL's is in the last of an `SqlError`. */
-const messagesOf = (error: Error): ReadonlyArray<string> => {
-  const messages = new Set<string>()
-  let cause: unknown = error
-  for (let depth = 0; depth < 5 && cause instanceof Error; depth++) {
-    messages.add(cause.message)
-    cause = cause instanceof AggregateError ? cause.errors[0] : cause.cause
-  }
-  return [...messages].filter((message) => message !== "")
-}
-
-const json = (line: Line): string => {
-  const { annotations, ...members } = line
-  return JSON.stringify({ ...annotations, ...members })
-}
-
-const pretty = ({ annotations, cause, level, message, time, traceId }: Line): string => {
-  const context = Object.entries({ ...annotations, ...(traceId === undefined ? {} : { traceId }) })
-  const details = context.map(([name, value]) => ` ${name}=${text(value)}`).join("")
-  return `${time.slice(11, 23)} ${level.padEnd(5)} ${message}${details}${cause === undefined ? "" : `\n${cause}`}`
-}
-
-/** Writes log lines. */
-export const logging = Layer.unwrap(
-  Effect.map(Settings, ({ logFormat, logLevel }) => {
-    const format = logFormat === "json" ? json : pretty
-    const logger = Logger.make<unknown, void>((options) => {
-      process.stderr.write(`${redactSecrets(format(toLine(options)))}\n`)
-    })
-    return Logger.layer([logger]).pipe(Layer.provideMerge(Layer.succeed(References.MinimumLogLevel, logLevel)))
+const begin = (
+  context: Context.Context<never>,
+  name: string,
+  parent: Tracer.AnySpan,
+  links: ReadonlyArray<Tracer.AnySpan>
+): Tracer.Span =>
+  Context.get(context, Tracer.Tracer).span({
+    name,
+    parent: Option.some(parent),
+    annotations: Context.empty(),
+    links: links.map(linkTo),
+    startTime: now(context),
+    kind: "internal",
+    root: false,
+    sampled: true
   })
-)
+
+const linkTo = (span: Tracer.AnySpan): Tracer.SpanLink => ({ span, attributes: {} })
+
+const now = (context: Context.Context<never>): bigint => Context.get(context, Clock.Clock).currentTimeNanosUnsafe()

@@ -3,7 +3,7 @@ import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient, type SqlError, type Statement } from "effect/sql"
 import { isAwake } from "../platform/Moves.ts"
 import { Settings } from "../platform/Settings.ts"
-import { untraced } from "../telemetry/Spans.ts"
+import { untraced } from "../telemetry/Telemetry.ts"
 import { forkPeriodic } from "./Supervisor.ts"
 
 export const batch = 1_000

@@ -9,8 +9,7 @@
  * stalled, whatever the reason. Readiness then fails, and a gauge is set, until the loop reports progress again.
  */
 import { Cause, Clock, Context, Duration, Effect, Fiber, Layer, Metric, Random, Schedule, type Scope } from "effect"
-import { untraced } from "../telemetry/Spans.ts"
-import { counter, gauge, MetricsEnabled } from "../telemetry/Telemetry.ts"
+import { counter, gauge, MetricsEnabled, untraced } from "../telemetry/Telemetry.ts"
 
 const minDelay = Duration.millis(250)
 const maxDelay = Duration.seconds(30)

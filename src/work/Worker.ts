@@ -28,7 +28,7 @@ import { randomBytes } from "node:crypto"
 import { hostname } from "node:os"
 import manifest from "../../package.json" with { type: "json" }
 import { clients } from "../sql/Connections.ts"
-import { untraced } from "../telemetry/Spans.ts"
+import { untraced } from "../telemetry/Telemetry.ts"
 import { Supervisor } from "./Supervisor.ts"
 
 const heartbeatEvery = Duration.millis(500)

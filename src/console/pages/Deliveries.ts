@@ -8,7 +8,7 @@ import { attemptsOf, type Delivery, details, type Details, find } from "../../in
 import { listProbes, type Probe } from "../../integrations/endpoints/WebhookList.ts"
 import { badge, block, type Columns, facts, html, idOf, input, link, select, table, type Time } from "../Html.ts"
 import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceLinks } from "../Page.ts"
-import { spanOf } from "../../telemetry/Spans.ts"
+import { spanOf } from "../../telemetry/Telemetry.ts"
 import { headersOf } from "../../integrations/deliveries/Attempt.ts"
 
 const path = "/console/deliveries"

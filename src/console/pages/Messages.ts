@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { details, find, messageFilters } from "../../messaging/Messages.ts"
 import { scanLimit } from "../../operators/Search.ts"
-import { spanOf } from "../../telemetry/Spans.ts"
+import { spanOf } from "../../telemetry/Telemetry.ts"
 import { badge, facts, html, idOf, input, link, select, table } from "../Html.ts"
 import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceLinks } from "../Page.ts"
 

@@ -15,7 +15,7 @@ import type { Credential } from "../auth/Credentials.ts"
 import { makeHold, makeThrottle } from "../limits/RateLimits.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
-import { nameServerSpan } from "../../telemetry/Spans.ts"
+import { nameServerSpan } from "../../telemetry/Telemetry.ts"
 import { type BodyProblem, readBody } from "../path/JsonBody.ts"
 import { isLoopbackHost } from "../edge/AdminAddress.ts"
 import {

@@ -11,7 +11,7 @@ import { Authentication, Operation } from "../../api/Requests.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { makeThrottle } from "../limits/RateLimits.ts"
-import { nameServerSpan } from "../../telemetry/Spans.ts"
+import { nameServerSpan } from "../../telemetry/Telemetry.ts"
 import { GivenParts } from "./RequestShape.ts"
 import { outcomeUnknown, problemOf, problemResponse } from "./ProblemResponse.ts"
 import {

@@ -22,7 +22,7 @@ import { forkPeriodic } from "../../work/Supervisor.ts"
 import { once } from "../../sql/Database.ts"
 import { Notifier } from "../../outbox/Outbox.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { untraced } from "../../telemetry/Spans.ts"
+import { untraced } from "../../telemetry/Telemetry.ts"
 import { isAwake } from "../../platform/Moves.ts"
 
 interface Listed extends Replay {

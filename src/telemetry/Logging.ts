@@ -1,0 +1,60 @@
+/** Writes log lines to standard error, with level, message, annotations and trace id, and without secrets. */
+import { Cause, Context, Effect, Layer, Logger, References, Tracer } from "effect"
+import { Settings } from "../platform/Settings.ts"
+import { redactSecrets } from "../platform/Text.ts"
+
+const toLine = ({ cause, date, fiber, logLevel, message }: Logger.Options<unknown>) => {
+  const span = fiber.getRef(References.TracerEnabled)
+    ? Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
+    : undefined
+  return {
+    time: date.toISOString(),
+    level: logLevel.toUpperCase(),
+    message: (Array.isArray(message) ? message : [message]).map(text).join(" "),
+    traceId: span?.traceId,
+    spanId: span?.spanId,
+    annotations: fiber.getRef(References.CurrentLogAnnotations),
+    cause: cause.reasons.length === 0 ? undefined : Cause.pretty(cause)
+  }
+}
+
+type Line = ReturnType<typeof toLine>
+
+const text = (part: unknown): string => {
+  if (typeof part === "string") return part
+  if (Cause.isCause(part)) return Cause.pretty(part)
+  return part instanceof Error ? messagesOf(part).join(": ") : JSON.stringify(part)
+}
+
+/** Returns the distinct messages of an error and of its causes, of several the first. PostgreSQL's is in the last of an `SqlError`. */
+const messagesOf = (error: Error): ReadonlyArray<string> => {
+  const messages = new Set<string>()
+  let cause: unknown = error
+  for (let depth = 0; depth < 5 && cause instanceof Error; depth++) {
+    messages.add(cause.message)
+    cause = cause instanceof AggregateError ? cause.errors[0] : cause.cause
+  }
+  return [...messages].filter((message) => message !== "")
+}
+
+const json = (line: Line): string => {
+  const { annotations, ...members } = line
+  return JSON.stringify({ ...annotations, ...members })
+}
+
+const pretty = ({ annotations, cause, level, message, time, traceId }: Line): string => {
+  const context = Object.entries({ ...annotations, ...(traceId === undefined ? {} : { traceId }) })
+  const details = context.map(([name, value]) => ` ${name}=${text(value)}`).join("")
+  return `${time.slice(11, 23)} ${level.padEnd(5)} ${message}${details}${cause === undefined ? "" : `\n${cause}`}`
+}
+
+/** Writes log lines. */
+export const logging = Layer.unwrap(
+  Effect.map(Settings, ({ logFormat, logLevel }) => {
+    const format = logFormat === "json" ? json : pretty
+    const logger = Logger.make<unknown, void>((options) => {
+      process.stderr.write(`${redactSecrets(format(toLine(options)))}\n`)
+    })
+    return Logger.layer([logger]).pipe(Layer.provideMerge(Layer.succeed(References.MinimumLogLevel, logLevel)))
+  })
+)
