@@ -34,17 +34,22 @@ const productsOfItsMaker = /Generate SDK|\$\d+\/mo|^Share$|^Configure$|API Clien
 
 const visibleText = (page: Page) => Effect.promise(() => page.locator("body").innerText())
 
-/** Returns the samples in shell of all operations, in the order of the reference, as text to paste. */
+/**
+ * Returns the samples in shell of all operations, in the order of the reference, as text to paste. They are opened in the page: a
+ * browser takes seconds to find an element by its role on a page with all samples.
+ */
 const samplesOf = async (page: Page) => {
-  const more = page.getByRole("button", { name: /^Show all .* endpoints$/ })
-  const samples = page.locator("pre").filter({ hasText: /^curl / })
-  await samples.first().waitFor()
+  let samples: ReadonlyArray<string> = []
   const opened = async () => {
-    if ((await more.count()) > 0) await more.first().click()
-    return samples.count()
+    samples = await page.evaluate<ReadonlyArray<string>>(`(() => {
+      document.querySelector("button[aria-label^='Show all ']")?.click()
+      const blocks = [...document.querySelectorAll("pre")].filter(({ textContent }) => textContent.startsWith("curl "))
+      return blocks.map(({ innerText }) => innerText)
+    })()`)
+    return samples.length
   }
   await expect.poll(opened, { timeout: 100_000, interval: 250 }).toBe(48)
-  return samples.allInnerTexts()
+  return samples
 }
 
 /** Lists the codes and patterns with an underscore, and whether each line has two pixels of room for it. */
@@ -147,82 +152,76 @@ describe("/docs", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("sends a new key each time and shows the status of the answer, on a phone too", () =>
-    Effect.gen(function* () {
-      const { seed, url } = yield* startServer()
-      const { token } = yield* seed()
-      const browser = yield* startBrowser
-      const page = yield* Effect.promise(() => browser.newPage({ viewport: { width: 390, height: 844 } }))
-      yield* Effect.promise(async () => {
-        await page.goto(`${url}/docs`)
-        await page.getByRole("textbox", { name: "Bearer Token" }).first().fill(token)
-        await page.getByRole("button", { name: "Test Request (post /api/v1/developer/crm/clients)" }).click()
-        const client = page.getByLabel("API Client")
-        const send = async () => {
-          const sent = page.waitForRequest(/\/crm\/clients$/)
-          await client.getByRole("button", { name: /^Send post request/ }).click()
-          return (await sent).headers()["idempotency-key"]
-        }
-        const keys = [await send()]
-        const status = client.getByText("201 Created")
-        await status.waitFor()
-        await expect.poll(() => status.boundingBox().then((box) => (box?.y ?? Infinity) < 844)).toBe(true)
-        keys.push(await send())
-        assert.strictEqual(new Set(keys).size, 2, keys.join(" "))
-      })
-    }).pipe(Effect.scoped)
-  )
+  it.live(
+    "renders without a request to another host; on a phone too it sends a new key each time and shows the status",
+    () =>
+      Effect.gen(function* () {
+        const { seed, url } = yield* startServer()
+        const { token } = yield* seed()
+        const browser = yield* startBrowser
+        const page = yield* Effect.promise(() => browser.newPage())
+        const asked = new Set<string>()
+        const failures: Array<string> = []
+        page.on("request", (request) => {
+          const { origin, protocol } = new URL(request.url())
+          if (protocol !== "data:" && protocol !== "blob:") asked.add(origin)
+        })
+        page.on("pageerror", (error) => failures.push(error.message))
+        // The browser reports a violated content security policy, and an icon that is not found, on its console only.
+        page.on("console", (message) => {
+          if (message.type() === "error") failures.push(message.text())
+        })
+        yield* Effect.promise(async () => {
+          await page.goto(`${url}/docs`, { waitUntil: "networkidle" })
+          await page.getByText("Create a client").first().waitFor()
+          await page.getByText("Idempotency").first().waitFor()
+        })
+        assert.notMatch(yield* visibleText(page), productsOfItsMaker)
+        yield* Effect.promise(async () => {
+          await page.setViewportSize({ width: 390, height: 844 })
+          await page.getByRole("button", { name: "Open Menu" }).click()
+        })
+        assert.notMatch(yield* visibleText(page), productsOfItsMaker)
+        // A phone does not scroll sideways, and a search engine has one sentence to show.
+        assert.strictEqual(yield* Effect.promise(() => page.evaluate("document.documentElement.scrollWidth")), 390)
+        assert.deepStrictEqual(
+          yield* Effect.promise(() =>
+            page.evaluate(`[...document.querySelectorAll("meta[name$=description]")].map(({ content }) => content)`)
+          ),
+          ["The project-scoped developer API: CRM, messaging, campaigns and integrations."]
+        )
+        yield* Effect.promise(async () => {
+          await page.getByRole("button", { name: "Close Menu" }).click()
+          await page.getByRole("textbox", { name: "Bearer Token" }).first().fill(token)
+          await page.getByRole("button", { name: "Test Request (post /api/v1/developer/crm/clients)" }).click()
+          const client = page.getByLabel("API Client")
+          const send = async () => {
+            const sent = page.waitForRequest(/\/crm\/clients$/)
+            await client.getByRole("button", { name: /^Send post request/ }).click()
+            return (await sent).headers()["idempotency-key"]
+          }
+          const keys = [await send()]
+          const status = client.getByText("201 Created")
+          await status.waitFor()
+          await expect.poll(() => status.boundingBox().then((box) => (box?.y ?? Infinity) < 844)).toBe(true)
+          keys.push(await send())
+          assert.strictEqual(new Set(keys).size, 2, keys.join(" "))
+        })
+        assert.deepStrictEqual([...asked], [url])
+        assert.deepStrictEqual(failures, [])
 
-  it.live("renders in a browser without a request to another host", () =>
-    Effect.gen(function* () {
-      const { url } = yield* startServer()
-      const browser = yield* startBrowser
-      const page = yield* Effect.promise(() => browser.newPage())
-      const asked = new Set<string>()
-      const failures: Array<string> = []
-      page.on("request", (request) => {
-        const { origin, protocol } = new URL(request.url())
-        if (protocol !== "data:" && protocol !== "blob:") asked.add(origin)
-      })
-      page.on("pageerror", (error) => failures.push(error.message))
-      // The browser reports a violated content security policy, and an icon that is not found, on its console only.
-      page.on("console", (message) => {
-        if (message.type() === "error") failures.push(message.text())
-      })
-      yield* Effect.promise(async () => {
-        await page.goto(`${url}/docs`, { waitUntil: "networkidle" })
-        await page.getByText("Create a client").first().waitFor()
-        await page.getByText("Idempotency").first().waitFor()
-      })
-      assert.notMatch(yield* visibleText(page), productsOfItsMaker)
-      yield* Effect.promise(async () => {
-        await page.setViewportSize({ width: 390, height: 844 })
-        await page.getByRole("button", { name: "Open Menu" }).click()
-      })
-      assert.notMatch(yield* visibleText(page), productsOfItsMaker)
-      // A phone does not scroll sideways, and a search engine has one sentence to show.
-      assert.strictEqual(yield* Effect.promise(() => page.evaluate("document.documentElement.scrollWidth")), 390)
-      assert.deepStrictEqual(
-        yield* Effect.promise(() =>
-          page.evaluate(`[...document.querySelectorAll("meta[name$=description]")].map(({ content }) => content)`)
-        ),
-        ["The project-scoped developer API: CRM, messaging, campaigns and integrations."]
-      )
-      assert.deepStrictEqual([...asked], [url])
-      assert.deepStrictEqual(failures, [])
-
-      // Injected markup is neither run nor loaded, and nothing is sent to another origin.
-      const smuggled = yield* Effect.promise(() =>
-        page.evaluate(`(async () => {
+        // Injected markup is neither run nor loaded, and nothing is sent to another origin.
+        const smuggled = yield* Effect.promise(() =>
+          page.evaluate(`(async () => {
           const script = document.createElement("script")
           script.textContent = "globalThis.smuggled = true"
           document.body.append(script)
           const elsewhere = await fetch("http://127.0.0.2:9/").then(() => "answered", () => "refused")
           return [globalThis.smuggled === true, elsewhere]
         })()`)
-      )
-      assert.deepStrictEqual(smuggled, [false, "refused"])
-      assert.isAtLeast(failures.length, 2)
-    }).pipe(Effect.scoped)
+        )
+        assert.deepStrictEqual(smuggled, [false, "refused"])
+        assert.isAtLeast(failures.length, 2)
+      }).pipe(Effect.scoped)
   )
 })
