@@ -1,7 +1,7 @@
 /** A PostgreSQL for a test run or a benchmark, which ends with it. */
 import { Effect, Redacted } from "effect"
 import { execFile } from "node:child_process"
-import { existsSync, readdirSync } from "node:fs"
+import { existsSync, readdirSync, statfsSync } from "node:fs"
 import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises"
 import * as Os from "node:os"
 import * as Path from "node:path"
@@ -16,12 +16,26 @@ const fast = {
   synchronous_commit: "off",
   full_page_writes: "off",
   max_connections: "400",
-  shared_buffers: "64MB"
+  shared_buffers: "64MB",
+  max_wal_size: "128MB"
 }
 
-/** Creates a directory below the system's temporary directory that every user may enter, as PostgreSQL does not run as root. */
-export const openDirectory = async (prefix: string): Promise<string> => {
-  const directory = await mkdtemp(Path.join(Os.tmpdir(), prefix))
+/** A file system in memory. */
+const memory = "/dev/shm"
+
+/**
+ * Returns where a fast server has its files: in memory if that has 4 GiB left. A database has hundreds of files, and ext4 takes twenty
+ * times as long to create them, once others have been removed.
+ */
+const placeOfFast = (): string => {
+  if (!existsSync(memory)) return Os.tmpdir()
+  const { bavail, bsize } = statfsSync(memory)
+  return bavail * bsize > 4 * 1024 ** 3 ? memory : Os.tmpdir()
+}
+
+/** Creates a directory that every user may enter, as PostgreSQL does not run as root; by default below the system's temporary directory. */
+export const openDirectory = async (prefix: string, parent = Os.tmpdir()): Promise<string> => {
+  const directory = await mkdtemp(Path.join(parent, prefix))
   await chmod(directory, 0o711)
   return directory
 }
@@ -34,7 +48,7 @@ interface Started {
 
 /** Starts a server in a directory of its own. */
 export const startPostgres = async (flags: Readonly<Record<string, string>> = fast): Promise<Started> => {
-  const directory = await openDirectory("developer-api-test-")
+  const directory = await openDirectory("developer-api-test-", flags === fast ? placeOfFast() : undefined)
   const remove = () => rm(directory, { recursive: true, force: true })
   try {
     const cluster = await Effect.runPromise(Cluster.open({ directory, flags }))
