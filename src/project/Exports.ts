@@ -70,29 +70,18 @@ const writePart = Effect.fnUntraced(function* <E>(
     yield* put(`${count++ === 0 ? "" : ","}\n    ${JSON.stringify(nest(part, record)).slice(0, -1)}`)
     for (const { list, member, next } of lists) {
       yield* put(`,"${member}":[`)
-      yield* writeItems(
-        list,
-        put,
-        next((item) => item.owner === id)
-      )
+      const nextItem = next((item) => item.owner === id)
+      let separator = ""
+      for (let item = yield* nextItem; item !== undefined; item = yield* nextItem) {
+        const { owner: _, ...members } = item
+        yield* put(separator + JSON.stringify(hasValues(list) ? Object.values(members)[0] : members))
+        separator = ","
+      }
       yield* put("]")
     }
     yield* put("}")
   }
   return count
-})
-
-const writeItems = Effect.fnUntraced(function* <E, E2>(
-  list: List,
-  put: Write<E>,
-  next: Effect.Effect<Item | undefined, E2>
-) {
-  let separator = ""
-  for (let item = yield* next; item !== undefined; item = yield* next) {
-    const { owner: _, ...members } = item
-    yield* put(separator + JSON.stringify(hasValues(list) ? Object.values(members)[0] : members))
-    separator = ","
-  }
 })
 
 /** Minimum length of a piece, in characters. The last piece may be shorter. */

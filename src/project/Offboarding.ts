@@ -5,7 +5,7 @@
  * An interrupted removal continues when it is run again. Concurrent removals share the work.
  */
 import { Effect, Option } from "effect"
-import { SqlClient, type SqlError } from "effect/sql"
+import { SqlClient, type SqlError, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { State } from "../platform/Moves.ts"
 import { recordServiceAction } from "../operators/Audit.ts"
@@ -38,7 +38,7 @@ export const removeProject = Effect.fn("removeProject")(
     /** Removes rows of a table until none is left, or until other rows reference the next batch. */
     const empty = Effect.fnUntraced(function* (table: string) {
       while (true) {
-        const removed = yield* removeBatch(sql, projectId, table, batch).pipe(
+        const removed = yield* removeBatch(sql, projectId, table).pipe(
           Effect.retry({ while: isContended }),
           Effect.catchIf(isReferenced, () => Effect.succeed(0))
         )
@@ -51,7 +51,7 @@ export const removeProject = Effect.fn("removeProject")(
     })
 
     for (const { name, selfReferences } of tables) {
-      for (const column of selfReferences) yield* unlink(sql, projectId, name, column, batch)
+      for (const column of selfReferences) yield* unlink(sql, projectId, name, column)
     }
     while (true) {
       const before = rows
@@ -151,15 +151,16 @@ const withinTimeouts = <A, E, R>(sql: Sql, statement: Effect.Effect<A, E, R>) =>
         set_config('enable_seqscan', 'off', true)`.pipe(Effect.andThen(statement))
   )
 
-const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit: number) =>
+/** A SQL condition: the row is one of a batch of the rows of a project that satisfy `condition`, which are locked. */
+const isInBatch = (sql: Sql, projectId: ProjectId, table: string, condition: Statement.Fragment) => sql`
+  ctid = ANY(ARRAY(
+    SELECT ctid FROM ${sql.literal(table)} WHERE project_id = ${projectId} AND ${condition} LIMIT ${batch}::int FOR UPDATE
+  )) AND project_id = ${projectId}`
+
+const removeBatch = (sql: Sql, projectId: ProjectId, table: string) =>
   withinTimeouts(
     sql,
-    sql`
-      DELETE FROM ${sql.literal(table)}
-      WHERE ctid = ANY(ARRAY(
-        SELECT ctid FROM ${sql.literal(table)} WHERE project_id = ${projectId} LIMIT ${limit}::int FOR UPDATE
-      )) AND project_id = ${projectId}
-      RETURNING 1`
+    sql`DELETE FROM ${sql.literal(table)} WHERE ${isInBatch(sql, projectId, table, sql`true`)} RETURNING 1`
   ).pipe(Effect.map((rows) => rows.length))
 
 /**
@@ -169,15 +170,12 @@ const removeBatch = (sql: Sql, projectId: ProjectId, table: string, limit: numbe
 const vacuum = (sql: Sql, table: string) => sql`VACUUM (SKIP_LOCKED) ${sql.literal(table)}`
 
 /** Clears a column in which rows reference rows of the same table, so that batches can delete the rows in any order. */
-const unlink = (sql: Sql, projectId: ProjectId, table: string, column: string, limit: number) =>
+const unlink = (sql: Sql, projectId: ProjectId, table: string, column: string) =>
   withinTimeouts(
     sql,
     sql`
       UPDATE ${sql.literal(table)} SET ${sql(column)} = NULL
-      WHERE ctid = ANY(ARRAY(
-        SELECT ctid FROM ${sql.literal(table)}
-        WHERE project_id = ${projectId} AND ${sql(column)} IS NOT NULL LIMIT ${limit}::int FOR UPDATE
-      )) AND project_id = ${projectId}
+      WHERE ${isInBatch(sql, projectId, table, sql`${sql(column)} IS NOT NULL`)}
       RETURNING 1`
   ).pipe(Effect.repeat({ while: (rows) => rows.length > 0 }))
 

@@ -87,7 +87,13 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
   if (faults.length > 0) return yield* new ProjectFileInvalid({ faults: faults.map(lineOf) })
 
   const updated = yield* updateProject(sql, id, row)
-  const counts: Record<string, Counts> = { project: countOne(created, updated) }
+  const counts: Record<string, Counts> = {
+    project: {
+      created: Number(created),
+      updated: Number(updated && !created),
+      unchanged: Number(!updated && !created)
+    }
+  }
   const recordsOf: { readonly [Name in PartName]?: ReadonlyArray<FileRecord> | undefined } = {
     ...records,
     channels: records.channels && channels.records,
@@ -108,12 +114,6 @@ const applyFile = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, file: P
 const withDigest = ({ stagedRecords, ...installation }: NonNullable<ProjectFile["installations"]>[number]) => ({
   ...installation,
   stagedDigest: stagedRecords && digestOf(stagedRecords)
-})
-
-const countOne = (created: boolean, updated: boolean): Counts => ({
-  created: created ? 1 : 0,
-  updated: updated ? 1 : 0,
-  unchanged: created || updated ? 0 : 1
 })
 
 const report = (projectId: ProjectId, counts: Record<string, Counts>): ApplyReport => {
@@ -158,21 +158,15 @@ const initial: Row = {
 }
 
 /**
- * Takes the project's advisory lock exclusively, and so waits for the mutations in flight. Each mutation of the API takes this
- * lock in shared mode (`enter_project`). Later mutations fail to get the lock and retry, so they do not delay an apply.
- */
-const first = (sql: Sql, projectId: ProjectId) => sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
-
-/**
  * Creates the project unless it exists, and locks it. Returns the row with the values of the file. `isDeleted` is also true if
  * another database serves the project.
  *
- * The advisory lock is the first lock of an apply. Mutations of the API that come later retry until the apply has ended, and
- * hold no lock meanwhile, so there is no deadlock. The row lock blocks the commands of operators, which lock the row `FOR KEY
- * SHARE`. Under both locks, all records that the API changes are stable.
+ * The advisory lock is the first lock of an apply, and waits for the mutations in flight, which take it in shared mode (`enter_project`).
+ * Mutations that come later retry until the apply has ended, and hold no lock meanwhile, so there is no deadlock. The row lock blocks the
+ * commands of operators, which lock the row `FOR KEY SHARE`. Under both locks, all records that the API changes are stable.
  */
 const openProject = Effect.fnUntraced(function* (sql: Sql, project: Project) {
-  yield* first(sql, project.id)
+  yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${project.id}, 0))`
   const row = next(project, initial)
   // The default pipeline may not exist yet. Its foreign key is checked at the end of the transaction.
   const made = yield* sql`
