@@ -1,10 +1,8 @@
 /** Flags that several commands share. */
 import { Effect, Option, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
-import { ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Fields.ts"
 import { faultsOf } from "../api/schema/Faults.ts"
-import { ProjectUnknown } from "../operators/Refusals.ts"
 import { DurationText, integer as integerText } from "../platform/Settings/Formats.ts"
 
 export const toggle = (name: string, description: string) =>
@@ -32,9 +30,6 @@ export const json = toggle("json", "Print one JSON document")
 
 /** The flags of a command on a project. */
 export const ofProject = { json, project: id("project", "The project's id (required)") }
-
-export const projectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
-  Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
 
 /** An invalid value is a usage error (exit code 2) that says what the schema expects. */
 export const decodedFlag = <A>(

@@ -48,7 +48,7 @@ export const operated = Effect.fnUntraced(function* <Returned = null>(
 /** Returns a new key of an action: 32 hexadecimal digits. */
 export const newOnce = Effect.map(newId("opr"), (id) => id.slice(4))
 
-/** Runs a statement that changes and audits a record. It returns no row if the project or the record, whose kind is `kind`, is unknown. */
+/** Runs a statement that changes a record and audits it. If the statement returns no row, the project or the record is unknown. */
 export const acting = Effect.fnUntraced(function* <Row extends object>(
   { id, kind, projectId }: { readonly projectId: ProjectId; readonly kind: string; readonly id: string },
   statement: (sql: SqlClient.SqlClient, actor: string) => Statement.Statement<Row>

@@ -1,7 +1,7 @@
 /** Why the command of an operator fails, and the check whether this database serves its project. */
-import { Data, Effect } from "effect"
+import { Data, Effect, Schema } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
-import type { ProjectId } from "../api/schema/Ids.ts"
+import { ProjectId } from "../api/schema/Ids.ts"
 import { livesHere } from "../platform/Moves.ts"
 
 /** The project does not exist in this database, is being deleted, or is closed by a move (`livesHere`). */
@@ -10,6 +10,10 @@ export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonl
     return `There is no project "${this.projectId}"`
   }
 }
+
+/** Reads the id of a project. An invalid one names no project. */
+export const decodeProjectId = (text: string): Effect.Effect<ProjectId, ProjectUnknown> =>
+  Schema.decodeEffect(ProjectId)(text).pipe(Effect.mapError(() => new ProjectUnknown({ projectId: text })))
 
 /**
  * The common table expression `project` locks the project's row, before the statement locks records of the project. The

@@ -2,11 +2,11 @@
 import { Effect, Schema } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import type { ServiceUnavailable } from "../api/Problems.ts"
-import { ProjectId } from "../api/schema/Ids.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
 import type { Sender } from "../integrations/endpoints/Sender.ts"
 import type { Mutations } from "../commands/Mutations.ts"
 import type { Operator } from "../operators/Audit.ts"
-import { ProjectUnknown, type Refused } from "../operators/Refusals.ts"
+import { decodeProjectId, type ProjectUnknown, type Refused } from "../operators/Refusals.ts"
 import type { Notifier } from "../outbox/Outbox.ts"
 import type { SecretBox } from "../secrets/SecretBox.ts"
 import type { Kind } from "./History.ts"
@@ -90,9 +90,7 @@ export const action = <const Fields extends Texts>(definition: Definition<Fields
       default: defaults?.[name]
     })),
     on: Effect.fnUntraced(function* (project, once, texts) {
-      const projectId = yield* Schema.decodeEffect(ProjectId)(project).pipe(
-        Effect.mapError(() => new ProjectUnknown({ projectId: project }))
-      )
+      const projectId = yield* decodeProjectId(project)
       const given = { ...(yield* decode({ ...defaults, ...texts })), projectId, once: yield* decodeOnce(once) }
       return { question: question?.(given), run: Effect.suspend(() => run(given)) }
     })

@@ -164,7 +164,7 @@ const failures = counter(
   "Runs of periodic background fibers that failed and are tried again"
 )
 
-/** Measures what a database has every 15 s, if metrics are recorded. */
+/** Runs a measurement every 15 s, if metrics are recorded. */
 export const forkMeasurement = Effect.fnUntraced(function* <E, R>(name: string, measure: Effect.Effect<void, E, R>) {
   if (yield* MetricsEnabled) yield* forkPeriodic(name, { interval: Duration.seconds(15) }, untraced(measure))
 })

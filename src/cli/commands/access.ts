@@ -13,6 +13,7 @@ import {
   rotateKey
 } from "../../http/auth/ApiKeys.ts"
 import { Operator, recordDone } from "../../operators/Audit.ts"
+import { decodeProjectId } from "../../operators/Refusals.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, CommandFailed, described } from "../Output.ts"
@@ -40,7 +41,7 @@ const issue = Command.make(
     member: Flags.filter(Flags.id("member", "Binds the key to an active member of the project"))
   },
   Effect.fn(function* ({ expiresIn, json, member, name, project, ...given }) {
-    const projectId = yield* Flags.projectId(project)
+    const projectId = yield* decodeProjectId(project)
     const key = yield* issueKey({
       projectId,
       name,
@@ -62,7 +63,7 @@ const list = Command.make(
   "list",
   { ...Flags.ofProject, ...Flags.range },
   Effect.fn(function* ({ json, project, ...range }) {
-    yield* answerPage(json, yield* listKeys(yield* Flags.projectId(project), range), "keys", { columnsOf })
+    yield* answerPage(json, yield* listKeys(yield* decodeProjectId(project), range), "keys", { columnsOf })
   }, onMigratedDatabase)
 ).pipe(
   described("List the keys of a project, the newest first; a key that ends within 14 days is `ending`", {

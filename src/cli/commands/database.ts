@@ -26,27 +26,15 @@ export const migrate = Command.make(
     )
   },
   Effect.fn(function* ({ json, restored }) {
-    const pause = restored ? Effect.asSome(Effect.provide(pauseAll, mutations)) : Effect.succeedNone
-    const { applied, paused } = yield* onNewDatabase(
-      Effect.flatMap(applyPending, (applied) => Effect.map(pause, (paused) => ({ applied, paused })))
-    ).pipe(withProgress("Migrating"))
+    const { applied, paused } = yield* Effect.gen(function* () {
+      const applied = yield* applyPending
+      return { applied, paused: restored ? yield* Effect.provide(pauseAll, mutations) : undefined }
+    }).pipe(onNewDatabase, withProgress("Migrating"))
     const done =
-      applied.length === 0
-        ? "Nothing to do: every migration is applied"
-        : applied.map((name) => `Applied ${name}`).join("\n")
-    yield* answer(
-      json,
-      { applied, ...(Option.isSome(paused) ? { paused: paused.value } : {}) },
-      Option.match(paused, {
-        onNone: () => done,
-        onSome: (campaigns) =>
-          [
-            done,
-            `Paused ${plural(campaigns.length, "campaign", "campaigns")}`,
-            ...campaigns.map(({ id, projectId }) => `  ${projectId} ${id}`)
-          ].join("\n")
-      })
-    )
+      applied.length === 0 ? ["Nothing to do: every migration is applied"] : applied.map((name) => `Applied ${name}`)
+    const campaigns = (paused ?? []).map(({ id, projectId }) => `  ${projectId} ${id}`)
+    const pausing = paused === undefined ? [] : [`Paused ${plural(campaigns.length, "campaign", "campaigns")}`]
+    yield* answer(json, { applied, paused }, [...done, ...pausing, ...campaigns].join("\n"))
   })
 ).pipe(
   described("Apply the pending migrations", {

@@ -7,6 +7,7 @@ import { attemptsOf, type Delivery } from "../../integrations/deliveries/Deliver
 import { listReplays } from "../../integrations/deliveries/Replays.ts"
 import { states } from "../../integrations/deliveries/States.ts"
 import { actionCommands } from "../ActionCommand.ts"
+import { decodeProjectId } from "../../operators/Refusals.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, described, tableOf } from "../Output.ts"
@@ -37,7 +38,7 @@ const list = Command.make(
     answer: Flags.code("answer", "Only deliveries with this error code or status as their last answer: timeout, 500")
   },
   Effect.fn(function* ({ json, project, ...filter }) {
-    yield* answerPage(json, yield* listDeliveries(yield* Flags.projectId(project), filter), "deliveries", { itemOf })
+    yield* answerPage(json, yield* listDeliveries(yield* decodeProjectId(project), filter), "deliveries", { itemOf })
   }, onMigratedDatabase)
 ).pipe(
   described("List the deliveries of a project, the newest first", { "--project demo --status dead": "Dead deliveries" })
@@ -49,7 +50,7 @@ const show = Command.make(
   "show",
   { ...Flags.ofProject, delivery },
   Effect.fn(function* ({ delivery, json, project }) {
-    const found = yield* showDelivery(yield* Flags.projectId(project), delivery)
+    const found = yield* showDelivery(yield* decodeProjectId(project), delivery)
     const attempts = attemptsOf(found).map((attempt) =>
       Struct.pick(attempt, ["number", "startedAt", "finishedAt", "statusCode", "errorCode", "durationMs"])
     )
@@ -71,7 +72,7 @@ const replays = Command.make(
     installationId: Flags.filter(Flags.id("installation", "Only replays to this installation"))
   },
   Effect.fn(function* ({ json, project, ...filter }) {
-    const page = yield* listReplays(yield* Flags.projectId(project), filter)
+    const page = yield* listReplays(yield* decodeProjectId(project), filter)
     yield* answerPage(json, page, "replays", { itemOf: ({ id, ...replay }) => ({ replayId: id, ...replay }) })
   }, onMigratedDatabase)
 ).pipe(described("List the replays of a project, the newest first", { "--project demo": "" }))
@@ -85,7 +86,7 @@ const listOfWebhooks = Command.make(
   "list",
   { ...Flags.ofProject, ...Flags.rangeById },
   Effect.fn(function* ({ json, project, ...filter }) {
-    const page = yield* listWebhooks(yield* Flags.projectId(project), filter)
+    const page = yield* listWebhooks(yield* decodeProjectId(project), filter)
     yield* answerPage(json, page, "webhooks", { itemOf: webhookOf, flag: "--after" })
   }, onMigratedDatabase)
 ).pipe(described("List the webhooks of a project with their health", { "--project demo": "" }))
@@ -106,7 +107,7 @@ const listOfMessages = Command.make(
     channelId: Flags.filter(Flags.id("channel", "Only messages on this channel"))
   },
   Effect.fn(function* ({ json, project, ...filter }) {
-    const page = yield* listMessages(yield* Flags.projectId(project), filter)
+    const page = yield* listMessages(yield* decodeProjectId(project), filter)
     yield* answerPage(json, page, "messages", {
       itemOf: ({ conversationId, createdAt, deliveryStatus, id }) => ({
         messageId: id,
@@ -140,7 +141,7 @@ const listOfCampaigns = Command.make(
     status: Flags.choice("status", campaignStatuses, "Only campaigns of this status")
   },
   Effect.fn(function* ({ json, project, ...filter }) {
-    yield* answerPage(json, yield* listCampaigns(yield* Flags.projectId(project), filter), "campaigns", {
+    yield* answerPage(json, yield* listCampaigns(yield* decodeProjectId(project), filter), "campaigns", {
       itemOf: campaignOf
     })
   }, onMigratedDatabase)

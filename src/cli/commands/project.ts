@@ -14,6 +14,7 @@ import { applyProject, type ApplyReport, listProjects } from "../../project/Proj
 import { Settings } from "../../platform/Settings.ts"
 import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../service/StoredData.ts"
+import { decodeProjectId } from "../../operators/Refusals.ts"
 import * as Flags from "../Flags.ts"
 import { migrated, onMigratedDatabase, onNewDatabase } from "../OnDatabase.ts"
 import {
@@ -75,7 +76,7 @@ const exportCommand = Command.make(
     )
   },
   Effect.fn(function* ({ json, output, project }) {
-    const projectId = yield* Flags.projectId(project)
+    const projectId = yield* decodeProjectId(project)
     let records = 0
     const report = yield* writeDocument(output, (write) => exportProject(projectId, write, () => void records++)).pipe(
       withProgress(`Exporting project ${project}`, () => `, ${records} records`),
@@ -106,7 +107,7 @@ const remove = Command.make(
   },
   Effect.fn(function* ({ confirm, json, project }) {
     if (confirm !== project) return yield* unconfirmed(confirm)
-    const projectId = yield* Flags.projectId(project)
+    const projectId = yield* decodeProjectId(project)
     let removed = 0
     const removal = yield* removeProject(projectId, null, (rows) => Effect.sync(() => void (removed = rows))).pipe(
       Effect.tap(() => recordServiceAction({ action: "project.delete", target: projectId, detail: { rows: removed } })),
@@ -149,7 +150,7 @@ const moveCommand = Command.make(
   },
   Effect.fn(
     function* ({ abort, json, project, source, to }) {
-      const projectId = yield* Flags.projectId(project)
+      const projectId = yield* decodeProjectId(project)
       const { databaseDirectUrl } = yield* Settings
       const here = yield* DatabaseUrl
       const own = Option.getOrElse(databaseDirectUrl, () => here)

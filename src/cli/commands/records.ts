@@ -1,8 +1,9 @@
 /** `audit`, `find` and `task`: what operators did, which record an id names, and the tasks that operators make. */
-import { Effect, Option } from "effect"
+import { Effect } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { type Entry, listActions, listServiceActions, recordDone } from "../../operators/Audit.ts"
+import { decodeProjectId } from "../../operators/Refusals.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { find as findIn, historyOf } from "../../project/History.ts"
@@ -15,13 +16,12 @@ const list = Command.make(
   "list",
   {
     json: Flags.json,
-    project: Flags.id("project", "The project's id; if not given, what concerns all projects").pipe(Flag.optional),
+    project: Flags.filter(Flags.id("project", "The project's id; if not given, what concerns all projects")),
     ...Flags.rangeByAge
   },
   Effect.fn(function* ({ json, project, ...range }) {
-    const found = Option.isSome(project)
-      ? yield* listActions(yield* Flags.projectId(project.value), range)
-      : yield* listServiceActions(range)
+    const found =
+      project === null ? yield* listServiceActions(range) : yield* listActions(yield* decodeProjectId(project), range)
     yield* answerPage(json, found, "actions", { itemOf: entryOf })
   }, onMigratedDatabase)
 ).pipe(
@@ -41,18 +41,18 @@ export const find = Command.make(
   "find",
   {
     json: Flags.json,
-    project: Flags.id("project", "Search this project alone").pipe(Flag.optional),
+    project: Flags.filter(Flags.id("project", "Search this project alone")),
     id: Argument.String("id").pipe(
       Argument.withMetavar("ID"),
       Argument.withDescription("The id of a record, a request or a trace, or an idempotency key, or its beginning")
     )
   },
   Effect.fn(function* ({ id, json, project }) {
-    const items = yield* findIn(yield* SqlClient.SqlClient, Option.getOrNull(project), id)
+    const items = yield* findIn(yield* SqlClient.SqlClient, project, id)
     const exact = items.filter((item) => item.id === id)
     const [only, ...others] = exact.length > 0 ? exact : items
     if (only === undefined || others.length > 0) return yield* answerPage(json, { items, next: null }, "records")
-    const history = yield* historyOf(yield* Flags.projectId(only.projectId), only)
+    const history = yield* historyOf(yield* decodeProjectId(only.projectId), only)
     const { actions, commands, deliveries, events } = history
     const parts = [
       items,
@@ -84,7 +84,7 @@ const create = Command.make(
     dueAt: Flags.filter(Flags.time("due", "The due time"))
   },
   Effect.fn(function* ({ json, project, ...task }) {
-    const projectId = yield* Flags.projectId(project)
+    const projectId = yield* decodeProjectId(project)
     const taskId = yield* createTask(projectId, task)
     yield* recordDone(projectId, { action: "task.create", target: taskId })
     yield* answer(json, { taskId }, `Task ${taskId} is created`)
@@ -102,7 +102,7 @@ const complete = Command.make(
     taskId: Flags.id("task", "The task's id (required)")
   },
   Effect.fn(function* ({ json, project, taskId }) {
-    const projectId = yield* Flags.projectId(project)
+    const projectId = yield* decodeProjectId(project)
     yield* completeTask(projectId, taskId)
     yield* recordDone(projectId, { action: "task.complete", target: taskId })
     yield* answer(json, { taskId }, `Task ${taskId} is completed`)
