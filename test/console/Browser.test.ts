@@ -5,6 +5,8 @@ import axe from "axe-core"
 import { Effect, Schema } from "effect"
 import type { Page } from "playwright-core"
 import { documentOf } from "../cli/Cli.support.ts"
+import { held } from "../contract/Messages.support.ts"
+import { ok } from "../integrations/deliveries/Deliveries.support.ts"
 import { startBrowser } from "../support/Browser.ts"
 import { copyEvent } from "../support/Events.ts"
 import { requires } from "../support/Programs.ts"
@@ -12,7 +14,7 @@ import { brokenIn, faultsOf, signedIn } from "./Browser.support.ts"
 import { type FilledProject, fillProject, hostile, pagesOf, startConsole } from "./Console.support.ts"
 
 /** Performs every action as an operator does. */
-const act = async (page: Page, { dead, projectId }: FilledProject) => {
+const act = async (page: Page, { answerWith, dead, projectId }: FilledProject) => {
   const webhook = `/console/webhook?project=${projectId}&installation=shop`
   await page.goto(webhook)
   const press = (name: string) => page.getByRole("button", { name, exact: true }).click()
@@ -43,12 +45,16 @@ const act = async (page: Page, { dead, projectId }: FilledProject) => {
   await page.getByLabel("Events since").fill("2026-01-01T00:00")
   await press("Continue")
   await page.getByText(/^The events since 2026.* are sent again to http.*, the oldest first/).waitFor()
+  // The replay waits for its first attempts, and is still running when it is cancelled.
+  const { answering, letGo } = held(ok)
+  answerWith(answering)
   await press("Start the replay")
   await shows("The replay is started")
   await page.goto(`/console/replays?project=${projectId}`)
   await press("Cancel")
   await press("Cancel the replay")
   await shows("The replay is cancelled")
+  letGo()
 
   for (const [message, as] of [
     ["msg_reply_1", "sent"],
@@ -150,8 +156,8 @@ describe("the console in a browser", () => {
     const server = yield* startConsole()
     const browser = yield* startBrowser
     const project = yield* fillProject(server)
-    // So many events that a replay of them is still running when it is cancelled.
-    yield* copyEvent(server.sql, project.projectId, 20_000)
+    // More than a replay has pending at a time.
+    yield* copyEvent(server.sql, project.projectId, 1_000)
     const { page } = yield* signedIn(browser, server, { javaScriptEnabled: false })
     yield* Effect.promise(() => act(page, project))
     yield* project.finished

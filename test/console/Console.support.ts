@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Context, Effect, Layer, Redacted, Schema } from "effect"
 import { at, documentOf, run } from "../cli/Cli.support.ts"
-import { open, receiver, settings, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, ok, open, receiver, settings, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { freePort } from "../support/Process.ts"
 import { type Environment, startServer } from "../support/TestServer.ts"
 import { fillMessaging, partsOf } from "./Outage.support.ts"
@@ -82,21 +82,24 @@ export const sessionOf = Effect.fnUntraced(function* (server: Console, project?:
 /** Returns the token of a page's forms. */
 const csrfOf = (text: string) => /name="csrf" value="([^"]+)"/.exec(text)?.[1] ?? assert.fail("no token")
 
-/** Creates a project with a dead and a delivered delivery, messages and a campaign, all with hostile names. */
+/**
+ * Creates a project with a dead and a delivered delivery, messages and a campaign, all with hostile names. Its endpoint answers with 200
+ * until `answerWith`.
+ */
 export const fillProject = Effect.fnUntraced(function* (server: Console) {
-  let isDown = true
-  const to = yield* receiver((hit, n) => status(isDown ? 500 : 200)(hit, n))
+  let answering = status(500)
+  const to = yield* receiver((hit, n) => answering(hit, n))
   const project = yield* open(server, ["shop"], partsOf(hostile))
   yield* project.subscribe("shop", to.url)
   yield* project.created({ title: hostile })
   yield* project.finished
-  isDown = false
+  answering = ok
   yield* project.created()
   yield* project.finished
   yield* fillMessaging(server, project)
   const [dead = assert.fail("no dead delivery"), ...others] = yield* project.deliveries()
   assert.deepStrictEqual([dead.status, others.map((other) => other.status)], ["dead", ["delivered"]])
-  return { ...project, to, dead }
+  return { ...project, to, dead, answerWith: (next: Answering) => void (answering = next) }
 })
 export type FilledProject = Effect.Success<ReturnType<typeof fillProject>>
 
