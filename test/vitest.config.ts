@@ -28,8 +28,8 @@ export default defineConfig({
     testTimeout: 120_000,
     hookTimeout: 120_000,
     sequence: { sequencer: LongestFirst },
-    // For two cores, one of which PostgreSQL uses.
-    maxWorkers: 2,
+    // For two cores: tests often wait, for an answer, a poll, a browser or a restart.
+    maxWorkers: 3,
     projects: [
       {
         extends: true,
@@ -37,9 +37,7 @@ export default defineConfig({
           name: "main",
           include: ["test/**/*.test.ts"],
           exclude: [...faults, ...left],
-          // Its tests often wait: for an answer, a poll or a browser.
-          maxWorkers: 3,
-          // Projects with different numbers of workers run one after the other.
+          // The projects run one after the other.
           sequence: { groupOrder: 0 }
         }
       },
