@@ -1,7 +1,7 @@
 /** A PostgreSQL for a test run or a benchmark, which ends with it. */
 import { Effect, Redacted } from "effect"
 import { execFile } from "node:child_process"
-import { existsSync, readdirSync, statfsSync } from "node:fs"
+import { existsSync, readdirSync, rmSync, statfsSync } from "node:fs"
 import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises"
 import * as Os from "node:os"
 import * as Path from "node:path"
@@ -54,7 +54,14 @@ export const startPostgres = async (flags: Readonly<Record<string, string>> = fa
     const cluster = await Effect.runPromise(Cluster.open({ directory, flags }))
     // Its port is chosen at random, and may be taken.
     const { pid, port } = await Effect.runPromise(Effect.retry(Server.start(cluster, Effect.succeed), { times: 5 }))
+    // A run that is interrupted stops nothing.
+    const abandon = () => {
+      process.kill(pid, "SIGQUIT")
+      rmSync(directory, { recursive: true, force: true })
+    }
+    process.once("exit", abandon)
     const stop = async () => {
+      process.off("exit", abandon)
       await Effect.runPromise(Server.stop(pid))
       await remove()
     }
