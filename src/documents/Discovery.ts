@@ -12,7 +12,6 @@ import { join } from "node:path"
 import { promisify } from "node:util"
 import { Api } from "../api/Api.ts"
 import { type Fixed, fixedAnswer } from "./FixedAnswer.ts"
-import { manualPage } from "./Manual.ts"
 
 type Make = (publicUrl: string, mcp: boolean) => Effect.Effect<Fixed>
 
@@ -27,12 +26,13 @@ const pages = Object.fromEntries(
         Effect.promise(() => readFile(source, "utf8")),
         (markdown) => withServedLinks(markdown, source, ending).replaceAll("http://127.0.0.1:3000", publicUrl)
       )
+    const page = (markdown: string) => Effect.promise(async () => (await import("./Manual.ts")).manualPage(markdown))
     const plain = (markdown: string): Fixed => ({
       body: Buffer.from(markdown),
       contentType: "text/markdown; charset=utf-8"
     })
     return [
-      [`/${name}`, (publicUrl) => Effect.map(text(publicUrl, ""), manualPage)],
+      [`/${name}`, (publicUrl) => Effect.flatMap(text(publicUrl, ""), page)],
       [`/${name}.md`, (publicUrl) => Effect.map(text(publicUrl, ".md"), plain)]
     ]
   })

@@ -143,9 +143,9 @@ const viewerScript = Effect.gen(function* () {
   const html = body._tag === "Uint8Array" ? Buffer.from(body.body).toString("utf8") : ""
   return /<script>([^]*?)<\/script>/.exec(html)?.[1] ?? ""
 }).pipe(
-  Effect.provideService(
+  Effect.provideServiceEffect(
     HttpServerRequest.HttpServerRequest,
-    HttpServerRequest.fromWeb(new Request("http://localhost/docs"))
+    Effect.sync(() => HttpServerRequest.fromWeb(new Request("http://localhost/docs")))
   ),
   Effect.scoped,
   Effect.orDie

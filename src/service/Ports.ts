@@ -4,7 +4,6 @@ import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Sender } from "../integrations/endpoints/Sender.ts"
 import { Preview } from "../integrations/imports/Preview.ts"
-import * as Console from "../console/Console.ts"
 import { clients } from "../sql/Connections.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Discovery from "../documents/Discovery.ts"
@@ -93,16 +92,18 @@ const toConsole = HttpRouter.add("GET", "/", HttpServerResponse.redirect("/conso
 /**
  * Metrics for Prometheus, and the operators' console. The port accepts only a `Host` that is a name or an address of the loopback,
  * its own address or one of `ADMIN_ALLOWED_HOSTS`. Otherwise a web site whose name resolves to the port's address could reach it
- * from an operator's browser (DNS rebinding).
+ * from an operator's browser (DNS rebinding). The console is loaded only here, because a process may have no such port.
  */
 const admin = Layer.unwrap(
-  Effect.map(Settings, ({ adminAllowedHosts, adminHost }) =>
-    port(
-      Layer.mergeAll(PrometheusMetrics.layerHttp(), Console.layer, toConsole),
-      adminRoutes,
+  Effect.gen(function* () {
+    const { adminAllowedHosts, adminHost } = yield* Settings
+    const { layer, paths } = yield* Effect.promise(() => import("../console/Console.ts"))
+    return port(
+      Layer.mergeAll(PrometheusMetrics.layerHttp(), layer, toConsole),
+      adminRoutes(paths),
       (host) => isLoopbackHost(host) || hasName(host, [adminHost, ...adminAllowedHosts])
     )
-  )
+  })
 )
 
 /** The server for operators, on a port of its own (contract §14). */

@@ -1,6 +1,6 @@
 /** Finds the HTTP methods of a path, because the router does not expose them. */
 import { Context } from "effect"
-import { paths as consolePaths } from "../console/Console.ts"
+import type { paths as consolePaths } from "../console/Console.ts"
 import { Access } from "../api/Access.ts"
 import { endpoints } from "../api/Api.ts"
 import { paths as docsPaths } from "../documents/Docs.ts"
@@ -62,8 +62,5 @@ export const workerRoutes = methodsOf(health)
 
 export const metricsRoutes = methodsOf([get("/metrics")])
 
-export const adminRoutes = methodsOf([
-  get("/"),
-  get("/metrics"),
-  ...consolePaths.map(([method, path]) => ({ ...get(path), method }))
-])
+export const adminRoutes = (console: typeof consolePaths): Methods =>
+  methodsOf([get("/"), get("/metrics"), ...console.map(([method, path]) => ({ ...get(path), method }))])

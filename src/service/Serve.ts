@@ -34,6 +34,7 @@ import * as Http from "./Ports.ts"
 import * as NodeServer from "../http/edge/NodeServer.ts"
 import { pruners, secretsChecked } from "./StoredData.ts"
 import { welcome } from "./Welcome.ts"
+import { flushCompileCache } from "node:module"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 
@@ -194,6 +195,7 @@ const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
  * in a collection of the flavor `last-resort`, which pauses the process once for about 100 ms.
  */
 const releaseStart: Effect.Effect<void> = Effect.sync(() => {
+  flushCompileCache()
   setFlagsFromString("--expose-gc")
   const collect: unknown = runInNewContext("gc")
   if (typeof collect === "function") collect({ type: "major", execution: "sync", flavor: "last-resort" })
