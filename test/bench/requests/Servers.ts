@@ -14,13 +14,13 @@ const counter = new URL("../Promoted.ts", import.meta.url).href
 /** PostgreSQL's defaults, with every commit flushed; only the visible length of a running statement is larger. */
 const flags = { track_activity_query_size: "16384" }
 
-/** A server that counts what it promotes in a file (`Promoted.ts`). */
+/** A server. It may count what it promotes in a file (`Promoted.ts`). */
 export interface Server extends Running {
-  readonly promoted: string
+  readonly promoted?: string
 }
 
 /** Starts the servers; returns them with a token that all of them accept and a session for inspection. */
-export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program>) {
+export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program>, counts = true) {
   keepOff()
   const directory = yield* Effect.acquireRelease(
     Effect.promise(() => mkdtemp(join(tmpdir(), "developer-api-bench-"))),
@@ -33,6 +33,10 @@ export const make = Effect.fnUntraced(function* (programs: ReadonlyArray<Program
   yield* sql`VACUUM ANALYZE`
   const servers: Array<Server> = []
   for (const program of programs) {
+    if (!counts) {
+      servers.push(yield* start(onOneCore(program), url))
+      continue
+    }
     const promoted = join(directory, `${program.name}.json`)
     const counted = { ...program, arguments: ["--import", counter, ...program.arguments] }
     servers.push({ ...(yield* start(onOneCore(counted), url, { PROMOTED: promoted })), promoted })

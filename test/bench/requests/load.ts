@@ -12,7 +12,7 @@ import { type CaseName, cases, type fields } from "./Cases.ts"
 /** The argument of a round. */
 export interface RoundPlan {
   readonly case: CaseName
-  readonly server: { readonly name: string; readonly pid: number; readonly url: string; readonly promoted: string }
+  readonly server: { readonly name: string; readonly pid: number; readonly url: string; readonly promoted?: string }
   readonly token: string
   readonly connections: number
   readonly seconds: number
@@ -41,7 +41,8 @@ const requests = (): ReadonlyArray<autocannon.Request> => {
     : traffic.map(withToken)
 }
 
-const counted = (): Promoted => JSON.parse(readFileSync(promoted, "utf8"))
+const counted = (): Promoted =>
+  promoted === undefined ? { bytes: 0, answers: 0 } : JSON.parse(readFileSync(promoted, "utf8"))
 
 const latencies: Array<number> = []
 
