@@ -21,7 +21,7 @@ interface Declaration<Detail, Members> {
 }
 
 /** The static members of a class of problems. */
-interface Declared<Code, Status, Detail> {
+export interface Declared<Code, Status, Detail> {
   readonly code: Code
   readonly status: Status
   readonly title: string

@@ -2,7 +2,7 @@
  * The form of all state machines: a list of states, and a table of moves by name. A move has a target for each state from which
  * it is allowed. SQL conditions, documents and tests derive from the table.
  */
-interface Machine<State extends string, Move extends string, Target extends string = State> {
+export interface Machine<State extends string, Move extends string, Target extends string = State> {
   readonly states: ReadonlyArray<State>
   readonly moves: Readonly<Record<Move, Readonly<Partial<Record<State, Target>>>>>
 }
