@@ -9,6 +9,7 @@
  * stalled, whatever the reason. Readiness then fails, and a gauge is set, until the loop reports progress again.
  */
 import { Cause, Clock, Context, Duration, Effect, Fiber, Layer, Metric, Random, Schedule, type Scope } from "effect"
+import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { counter, gauge, MetricsEnabled, untraced } from "../telemetry/Telemetry.ts"
 
 const minDelay = Duration.millis(250)
@@ -49,11 +50,11 @@ export class Supervisor extends Context.Service<
   )
 }
 
-/** The state of a loop. Times are monotonic, in nanoseconds. */
+/** The state of a loop. Times are monotonic, in milliseconds. */
 interface Entry {
   readonly name: string
-  readonly stalledAfter: bigint
-  progressAt: bigint
+  readonly stalledAfter: number
+  progressAt: number
   isStalled: boolean
   /** What `end` interrupts. */
   fiber?: Fiber.Fiber<void>
@@ -67,8 +68,7 @@ const make = Effect.gen(function* () {
   const measured = yield* MetricsEnabled
   const entries = new Set<Entry>()
 
-  const isStalled = ({ progressAt, stalledAfter }: Entry) =>
-    clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter
+  const isStalled = ({ progressAt, stalledAfter }: Entry) => monotonicMillis(clock) - progressAt >= stalledAfter
 
   const stalled = () => [...new Set([...entries].filter(isStalled).map(({ name }) => name))]
 
@@ -104,18 +104,17 @@ const make = Effect.gen(function* () {
   ) {
     const entry: Entry = {
       name,
-      stalledAfter: BigInt(Math.ceil(Duration.toMillis(stalledAfter))) * 1_000_000n,
-      progressAt: clock.monotonicTimeNanosUnsafe(),
+      stalledAfter: Duration.toMillis(stalledAfter),
+      progressAt: monotonicMillis(clock),
       isStalled: false
     }
-    const progress = Effect.sync(() => void (entry.progressAt = clock.monotonicTimeNanosUnsafe()))
+    const progress = Effect.sync(() => void (entry.progressAt = monotonicMillis(clock)))
     let failures = 0
 
     const run = Effect.gen(function* () {
-      const startedAt = clock.monotonicTimeNanosUnsafe()
+      const startedAt = monotonicMillis(clock)
       const exit = yield* Effect.exit(Effect.scoped(loop(progress)))
-      const ranFor = Duration.nanos(clock.monotonicTimeNanosUnsafe() - startedAt)
-      failures = Duration.isGreaterThanOrEqualTo(ranFor, maxDelay) ? 1 : failures + 1
+      failures = monotonicMillis(clock) - startedAt >= Duration.toMillis(maxDelay) ? 1 : failures + 1
       const delay = yield* delayAfter(failures)
       const cause = exit._tag === "Failure" ? exit.cause : Cause.die("The loop has ended")
       yield* Effect.logError("A background fiber failed and is restarted", cause).pipe(

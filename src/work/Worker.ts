@@ -28,6 +28,7 @@ import { randomBytes } from "node:crypto"
 import { hostname } from "node:os"
 import manifest from "../../package.json" with { type: "json" }
 import { clients } from "../sql/Connections.ts"
+import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
 import { Supervisor } from "./Supervisor.ts"
 
@@ -125,18 +126,17 @@ const make = Effect.fnUntraced(function* (role: Role) {
   const supervisor = yield* Supervisor
   const clock = yield* Clock.Clock
   const id = (mark << 47n) | (randomBytes(8).readBigUInt64BE() >> 17n)
-  /** The time at which each lock was last seen, including the lock of this worker. Monotonic, in nanoseconds. */
-  const seen = new Map<bigint, bigint>()
-  let aliveSince: bigint | undefined
+  /** The time at which each lock was last seen, including the lock of this worker. Monotonic, in milliseconds. */
+  const seen = new Map<bigint, number>()
+  let aliveSince: number | undefined
   const started = yield* Latch.make(false)
 
-  const nanos = (duration: Duration.Duration) => BigInt(Duration.toMillis(duration)) * 1_000_000n
-  const isOlder = (at: bigint, age: Duration.Duration) => clock.monotonicTimeNanosUnsafe() - at >= nanos(age)
+  const isOlder = (at: number, age: Duration.Duration) => monotonicMillis(clock) - at >= Duration.toMillis(age)
 
   const heartbeat = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
     const rows = yield* liveAtPrimary(sql)
     const live = rows.map((row) => BigInt(row.id))
-    for (const id of live) seen.set(id, clock.monotonicTimeNanosUnsafe())
+    for (const id of live) seen.set(id, monotonicMillis(clock))
     for (const [id, at] of seen) if (isOlder(at, graceAfterLoss)) seen.delete(id)
     // After a loss, the client opens another connection by itself. The new session does not hold the lock.
     if (!live.includes(id)) return yield* new LockLost()
@@ -150,7 +150,7 @@ const make = Effect.fnUntraced(function* (role: Role) {
       SELECT pg_advisory_lock_shared(${high}::int, ${low}::int), set_config('application_name', ${sessionNameOf(role)}, false)`
     const beat = Effect.andThen(heartbeat(client), heartbeat(claims))
     yield* beat
-    aliveSince = clock.monotonicTimeNanosUnsafe()
+    aliveSince = monotonicMillis(clock)
     yield* started.open
     yield* Effect.andThen(progress, beat).pipe(
       Effect.repeat(Schedule.spaced(heartbeatEvery)),

@@ -43,7 +43,7 @@ export const engine = [
   permits("Effect.provideService(Clock.Clock, durations),", ""),
   permits("CircuitBreaker.failure()", "CircuitBreaker.ignored"),
   supervisor("Effect.forkScoped(Effect.forever(run))", "Effect.forkScoped(run)"),
-  supervisor("clock.monotonicTimeNanosUnsafe() - progressAt >= stalledAfter", "false"),
+  supervisor("monotonicMillis(clock) - progressAt >= stalledAfter", "false"),
   supervisor("if (!outlives) entry.fiber = fiber", "entry.fiber = fiber"),
   hanging(
     mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(

@@ -104,10 +104,10 @@ const make = Effect.gen(function* () {
    * are returned unsent.
    */
   const changed = new Map<string, Endpoint>()
-  /** Time of the next poll. Monotonic, in nanoseconds. */
-  let pollAt = 0n
+  /** Time of the next poll. Monotonic, in milliseconds. */
+  let pollAt = 0
   /** Time until which claims skip locked deliveries. */
-  let skipsUntil = 0n
+  let skipsUntil = 0
   let intake: "open" | "closed" = "open"
   const idle = yield* Latch.make(false)
   const signals = yield* Queue.sliding<void>(1)
@@ -200,20 +200,19 @@ const make = Effect.gen(function* () {
   const claimDue = Effect.suspend(() => {
     const workerId = worker.leaseId()
     const at = monotonicMillis(clock)
-    const elapsed = clock.monotonicTimeNanosUnsafe()
-    const isPoll = elapsed >= pollAt
+    const isPoll = at >= pollAt
     if (workerId === null || (!queues.isAnyNamed(at) && !isPoll)) return Effect.void
-    if (isPoll) pollAt = elapsed + Duration.toNanosUnsafe(pollEvery)
+    if (isPoll) pollAt = at + Duration.toMillis(pollEvery)
     changed.clear()
     const named = queues.takeNamed(at)
     if (named.length === EndpointQueues.namedPerClaim) signal()
     const terms = { workerId, leaseMillis, concurrency, rooms: slots.rooms(), isPoll, named }
     const skipping = Effect.suspend(() => tried(claim(sql, terms, true)))
     const claimed =
-      elapsed < skipsUntil
+      at < skipsUntil
         ? skipping
         : Effect.catchTag(tried(claim(sql, terms)), "Contended", () => {
-            skipsUntil = elapsed + Duration.toNanosUnsafe(skipsFor)
+            skipsUntil = at + Duration.toMillis(skipsFor)
             return skipping
           })
     return untraced(claimed).pipe(
@@ -222,7 +221,7 @@ const make = Effect.gen(function* () {
         const leases = leasesOf(claims, now())
         if (intake === "closed") return returnAll(leases)
         queues.add(leases, monotonicMillis(clock))
-        if (locked.length > 0) pollAt = elapsed + Duration.toNanosUnsafe(lockedFor)
+        if (locked.length > 0) pollAt = at + Duration.toMillis(lockedFor)
         queues.name(locked)
         // The claim may have read the webhooks in `changed` before they changed.
         for (const endpoint of changed.values()) returnAll(queues.drop(endpoint))
@@ -232,9 +231,9 @@ const make = Effect.gen(function* () {
   })
 
   const cycle = Effect.gen(function* () {
-    const left = pollAt - clock.monotonicTimeNanosUnsafe()
-    yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0n ? Duration.nanos(left) : pollEvery)
-    yield* recording.recordResults(() => clock.monotonicTimeNanosUnsafe() >= pollAt)
+    const left = pollAt - monotonicMillis(clock)
+    yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0 ? Duration.millis(left) : pollEvery)
+    yield* recording.recordResults(() => monotonicMillis(clock) >= pollAt)
     if (intake === "open") yield* claimDue
     else if (results.all().length === 0 && queues.leased().length === 0) yield* Latch.open(idle)
     pace.setBehind(intake === "open" ? queues.behind(monotonicMillis(clock)) : new Set())
