@@ -64,16 +64,13 @@ export interface Kind<Args, Problem> {
    * free. `claim` has the columns of `decided`.
    */
   readonly effect: (form: Form) => Statement.Fragment
-  /**
-   * The events of the change, by `eventsOf`. Their SQL is left out for a project without subscribers to their types, because
-   * PostgreSQL prepares it for each statement.
-   */
+  /** Their SQL is left out for a project without subscribers to their types, because PostgreSQL prepares it for each statement. */
   readonly events?: Events
   readonly problems: Problems<Problem>
 }
 
-/** The events of a change of many commands. */
-export interface Events {
+/** The events of a change of many commands, as `eventsOf` makes them. */
+interface Events {
   readonly types: ReadonlyArray<EventType>
   /** Common table expressions, after `effect`, that append the events and their deliveries. */
   readonly appended: Statement.Fragment

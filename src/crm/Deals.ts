@@ -9,7 +9,6 @@ import {
   DealLifecycle,
   type DealPatch,
   DealStatus,
-  type DealStatusFilter,
   type DealUpsert
 } from "../api/crm/Deals.ts"
 import { DealId, type ProjectId } from "../api/schema/Ids.ts"
@@ -117,7 +116,7 @@ const list = (sql: SqlClient.SqlClient, projectId: ProjectId, filters: DealFilte
     ...(clientId === undefined ? [] : [sql`AND client_id = (SELECT ${clientId}::text)`]),
     ...(stageId === undefined ? [] : [sql`AND stage_id = (SELECT ${stageId}::text)`])
   ]
-  const range = (lifecycle: DealLifecycle, status: DealStatusFilter) => sql`
+  const range = (lifecycle: DealLifecycle, status: DealStatus | "all") => sql`
     project_id = ${projectId} AND lifecycle = ${lifecycle}
     ${sql.literal(status === "all" ? "" : `AND status = '${status}'`)} ${sql.join(" ", false)(values)}
     ${sql.literal(externalId === undefined ? order.listed : "")}`

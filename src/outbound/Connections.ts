@@ -1,15 +1,13 @@
 /**
  * Connections of outbound requests, by undici. The addresses of a host are looked up and checked once for each connection, which is
- * made to one of them. Also has the ports of this service on this machine, which tenants must not have called.
+ * made to one of them. Also has the ports of this process, which tenants must not have called.
  */
-import { Cache, Cause, Clock, Data, Duration, Effect, Exit, Option, Predicate, Redacted } from "effect"
+import { Cache, Cause, Clock, Data, Duration, Effect, Exit, Option, Predicate } from "effect"
 import { connect as overTcp, isIP, isIPv6, type LookupFunction, type Socket } from "node:net"
 import { connect as overTls } from "node:tls"
 import { Agent, type buildConnector, Client, type Dispatcher, Pool } from "undici"
 import { lookup, Resolver } from "node:dns/promises"
 import { monotonicClock } from "../platform/MonotonicTime.ts"
-import { networkInterfaces } from "node:os"
-import type { Settings } from "../platform/Settings.ts"
 
 /** Why there is no connection. */
 export class ConnectFailed extends Data.TaggedError("ConnectFailed")<{
@@ -286,7 +284,8 @@ const unresolved = (cause: unknown) =>
 const found = (addresses: ReadonlyArray<string>, failure = new NameUnresolved({ code: "ENOTFOUND" })) =>
   addresses.length > 0 ? Effect.succeed(addresses.toSorted((a, b) => isIP(a) - isIP(b))) : Effect.fail(failure)
 
-const listening = new Set<number>()
+/** The ports on which this process listens. */
+export const listening = new Set<number>()
 
 /** Notes that this process listens on a port, until the scope ends. */
 export const listensOn = (port: number) =>
@@ -294,29 +293,3 @@ export const listensOn = (port: number) =>
     Effect.sync(() => listening.add(port)),
     () => Effect.sync(() => listening.delete(port))
   )
-
-/**
- * Returns whether a port is one on which this process listens, or which the settings name: another process of this machine may be the
- * one that listens there.
- */
-export const ownPorts = (settings: Settings["Service"]): ((port: number) => boolean) => {
-  const urls = [settings.databaseUrl, settings.databaseDirectUrl, settings.redisUrl].flatMap(Option.toArray)
-  const named = new Set([
-    settings.port,
-    ...[settings.adminPort, settings.metricsPort].flatMap(Option.toArray),
-    ...urls.map((url) => {
-      const { port, protocol } = new URL(Redacted.value(url))
-      return Number(port || (protocol.startsWith("redis") ? 6379 : 5432))
-    })
-  ])
-  return (port) => named.has(port) || listening.has(port)
-}
-
-/** Returns the networks whose addresses reach this machine: its own addresses, loopback, and what systems take for loopback. */
-export const ownNetworks = (): ReadonlyArray<string> => [
-  "0.0.0.0/8",
-  "127.0.0.0/8",
-  "::/128",
-  "::1/128",
-  ...Object.values(networkInterfaces()).flatMap((addresses) => (addresses ?? []).map(({ address }) => address))
-]

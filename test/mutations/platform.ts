@@ -86,7 +86,7 @@ export const platform = [
     "clientTtl: Infinity"
   ),
   mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")('"EMFILE", ', ""),
-  mutating("outbound/Connections.ts", "integrations/WebhookReads")("named.has(port) || ", ""),
+  mutating("integrations/endpoints/Addresses.ts", "integrations/WebhookReads")("named.has(port) || ", ""),
   mutating("outbound/Exchange.ts", "outbound/Exchange")(
     "if (this.body.byteLength < this.read + chunk.byteLength) {",
     "if (this.read === 0) this.body = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)\n    else {"

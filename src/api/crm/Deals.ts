@@ -135,17 +135,10 @@ export const DealPatch = Schema.Struct(Struct.map(dealFields, Schema.optionalKey
   .annotate({ identifier: "DeveloperDealPatch" })
 export type DealPatch = typeof DealPatch.Type
 
-export const DealStatusFilter = Schema.Literals(["open", "won", "lost", "all"])
-export type DealStatusFilter = typeof DealStatusFilter.Type
-const DealLifecycleFilter = Schema.Literals(["active", "archived", "all"])
-type DealLifecycleFilter = typeof DealLifecycleFilter.Type
-
 /** The body of an upsert, whose external id is in the path. */
 export const DealUpsert = Schema.Struct(
   Struct.map(Struct.omit(dealFields, ["externalId"]), Schema.optionalKey)
-).annotate({
-  identifier: "DeveloperDealUpsert"
-})
+).annotate({ identifier: "DeveloperDealUpsert" })
 export type DealUpsert = typeof DealUpsert.Type
 
 export const DealBatch = batchOf(
@@ -154,18 +147,15 @@ export const DealBatch = batchOf(
 )
 export type DealBatch = typeof DealBatch.Type
 
-const dealFilters = Struct.map(
-  { externalId: text(1, 160), clientId: ClientId, stageId: StageId, updatedSince: Instant },
-  Schema.optionalKey
-)
-export interface DealFilters {
-  readonly lifecycle: DealLifecycleFilter
-  readonly status: DealStatusFilter
-  readonly externalId?: string | undefined
-  readonly clientId?: ClientId | undefined
-  readonly stageId?: StageId | undefined
-  readonly updatedSince?: string | undefined
-}
+const DealFilters = Schema.Struct({
+  lifecycle: filterBy([...DealLifecycle.literals, "all"], "active"),
+  status: filterBy([...DealStatus.literals, "all"], "all"),
+  ...Struct.map(
+    { externalId: text(1, 160), clientId: ClientId, stageId: StageId, updatedSince: Instant },
+    Schema.optionalKey
+  )
+})
+export type DealFilters = typeof DealFilters.Type
 
 /** Has no external id, so that it can be sent again. */
 const createExample = {
@@ -196,10 +186,12 @@ export const dealExample = {
 const receiptExample = { resourceId: dealExample.id, changed: true }
 
 const moves = dealStatuses.states
-  .map((from) => {
-    const targets = targetsOf(dealStatuses, from).map((to) => `\`${to}\``)
-    return `\`${from}\` → ${targets.join(" or ")}`
-  })
+  .map(
+    (from) =>
+      `\`${from}\` → ${targetsOf(dealStatuses, from)
+        .map((to) => `\`${to}\``)
+        .join(" or ")}`
+  )
   .join(", ")
 
 const upsertProblems = [DealReferenceNotFound, DealStatusInvalid] as const
@@ -209,12 +201,7 @@ const path = "/v1/developer/crm/deals"
 export class DealsGroup extends HttpApiGroup.make("deals")
   .add(
     HttpApiEndpoint.get("listDeals", path, {
-      ...listOf(Deal, {
-        lifecycle: filterBy(DealLifecycleFilter.literals, "active"),
-        status: filterBy(DealStatusFilter.literals, "all"),
-        ...dealFilters,
-        ...pageQuery(512)
-      })
+      ...listOf(Deal, { ...DealFilters.fields, ...pageQuery(512) })
     })
       .annotate(Access, { scope: "crm.deals.read", module: "crm", policy: "read" })
       .annotate(Examples, { answer: { items: [dealExample], nextCursor: null } })
@@ -235,8 +222,8 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Summary, "Create a deal")
       .annotate(
         OpenApi.Description,
-        "Creates an open deal. Without `pipelineId`, it is on the project's default pipeline; without `stageId`, on the first " +
-          "stage of the pipeline. Amount and currency are set together or not at all. An `externalId` that another deal has is refused. Emits `crm.deal.created.v1`."
+        "Creates an open deal. Without `pipelineId`, it is on the project's default pipeline; without `stageId`, on the first stage of " +
+          "the pipeline. Amount and currency are set together or not at all. An `externalId` that another deal has is refused. Emits `crm.deal.created.v1`."
       ),
     HttpApiEndpoint.get("getDeal", `${path}/:dealId`, {
       params: { dealId: DealId },
@@ -257,9 +244,9 @@ export class DealsGroup extends HttpApiGroup.make("deals")
       .annotate(OpenApi.Summary, "Change a deal")
       .annotate(
         OpenApi.Description,
-        "Changes the given members of a deal, for example its stage. An absent member keeps its value, `null` clears it. Rules " +
-          "between members apply to the resulting deal. The status " +
-          `can move ${moves}. A move to \`won\` or \`lost\` sets \`closedAt\`; a move to \`open\` clears \`closedAt\` and \`lostReason\`. ` +
+        "Changes the given members of a deal, for example its stage. An absent member keeps its value, `null` clears it. Rules between " +
+          "members apply to the resulting deal. " +
+          `The status can move ${moves}. A move to \`won\` or \`lost\` sets \`closedAt\`; a move to \`open\` clears \`closedAt\` and \`lostReason\`. ` +
           "A new `pipelineId` without a `stageId` moves the deal to the first stage of that pipeline. A change emits `crm.deal.updated.v1`, and " +
           "also `crm.deal.stage_changed.v1` if the stage changed. A patch that changes nothing answers `changed: false`."
       ),

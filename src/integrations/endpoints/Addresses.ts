@@ -1,11 +1,13 @@
 /**
- * Checks the URL of a webhook (contract §10), and whether a delivery may connect to an address. The address must be globally reachable according to IANA's
- * special-purpose registries, or be in a network that the operator has allowed.
+ * Checks the URL of a webhook (contract §10), and whether a delivery may connect to an address. The address must be globally
+ * reachable according to IANA's special-purpose registries, or be in a network that the operator has allowed.
  */
-import { Option, Result } from "effect"
+import { Option, Redacted, Result } from "effect"
 import { IpInterface, IpNetwork, NetAddress } from "effect/net"
-import { hostOf, isLocalhost } from "../../outbound/Connections.ts"
 import { isIP } from "node:net"
+import { networkInterfaces } from "node:os"
+import { hostOf, isLocalhost, listening } from "../../outbound/Connections.ts"
+import type { Settings } from "../../platform/Settings.ts"
 
 /** `allowed`: in an allowed network, public or not. `refused`: neither public nor allowed, or not an address. */
 type AddressClass = "public" | "allowed" | "refused"
@@ -166,3 +168,29 @@ export const endpointFault = (text: string, allowed: Networks): Option.Option<st
 /** Whether the URL may be called at an address of this class: plain `http` only within an allowed network. */
 export const mayConnect = (protocol: string, addressClass: AddressClass): boolean =>
   addressClass === "allowed" || (addressClass === "public" && protocol === "https:")
+
+/**
+ * Returns whether a port is one on which this process listens, or which the settings name: another process of this machine may be the
+ * one that listens there.
+ */
+export const ownPorts = (settings: Settings["Service"]): ((port: number) => boolean) => {
+  const urls = [settings.databaseUrl, settings.databaseDirectUrl, settings.redisUrl].flatMap(Option.toArray)
+  const named = new Set([
+    settings.port,
+    ...[settings.adminPort, settings.metricsPort].flatMap(Option.toArray),
+    ...urls.map((url) => {
+      const { port, protocol } = new URL(Redacted.value(url))
+      return Number(port || (protocol.startsWith("redis") ? 6379 : 5432))
+    })
+  ])
+  return (port) => named.has(port) || listening.has(port)
+}
+
+/** Returns the networks whose addresses reach this machine: its own addresses, loopback, and what systems take for loopback. */
+export const ownNetworks = (): ReadonlyArray<string> => [
+  "0.0.0.0/8",
+  "127.0.0.0/8",
+  "::/128",
+  "::1/128",
+  ...Object.values(networkInterfaces()).flatMap((addresses) => (addresses ?? []).map(({ address }) => address))
+]

@@ -6,14 +6,12 @@ import {
   type FindAddresses,
   freshConnections,
   keptConnections,
-  ownNetworks,
-  ownPorts,
   type Resolve,
   resolveName
 } from "../../outbound/Connections.ts"
 import { type Answer, exchange, type ExchangeFailed, postAttributes, retryDelay } from "../../outbound/Exchange.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { checkEndpoint, classify, mayConnect, type Networks, networksOf } from "./Addresses.ts"
+import { checkEndpoint, classify, mayConnect, type Networks, networksOf, ownNetworks, ownPorts } from "./Addresses.ts"
 import { redactSecrets } from "../../platform/Text.ts"
 
 interface SenderConfig {
