@@ -10,7 +10,8 @@
 import { Duration, Effect, Layer, Metric, Predicate, Redacted, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { tablesOf } from "../project/Offboarding.ts"
-import { Lost, nameOf, reasonOf, refused, type Sides } from "./Sides.ts"
+import { Lost, nameOf, refused, type Sides } from "./Sides.ts"
+import { reasonOf } from "../sql/Database.ts"
 import { forkMeasurement } from "../work/Supervisor.ts"
 import { gauge } from "../telemetry/Telemetry.ts"
 

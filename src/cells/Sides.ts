@@ -6,7 +6,7 @@ import { SqlClient, SqlError, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { startsOf, targetOf } from "../api/schema/States.ts"
 import { clients, DatabaseUrl } from "../sql/Connections.ts"
-import { databaseIdentity, isUnavailable } from "../sql/Database.ts"
+import { databaseIdentity, isUnavailable, reasonOf } from "../sql/Database.ts"
 import { type Move, moves, type State } from "../platform/Moves.ts"
 
 type Sql = SqlClient.SqlClient
@@ -29,10 +29,6 @@ export class Lost extends Data.TaggedError("Lost")<{ readonly message: string }>
 
 export const isLost = (error: unknown): boolean =>
   error instanceof Lost || (error instanceof SqlError.SqlError && isUnavailable(error))
-
-/** Returns the message of the innermost cause: an error of PostgreSQL, or of the connection to it. */
-export const reasonOf = (error: unknown): string =>
-  error instanceof SqlError.SqlError ? reasonOf(error.reason.cause) : error instanceof Error ? error.message : ""
 
 export const refused = (...faults: ReadonlyArray<string>) => new MoveRefused({ faults })
 

@@ -4,6 +4,7 @@ import { Cause, Config, Console, Effect, Exit, Layer, Option, Runtime, Schema } 
 import { CliConfig, CliError, CliOutput, Command, GlobalFlag } from "effect/cli"
 import { SqlError } from "effect/sql"
 import manifest from "../../package.json" with { type: "json" }
+import { reasonOf } from "../sql/Database.ts"
 import { MigrationFailed } from "../sql/migrations/Migrations.ts"
 import { redactSecrets } from "../platform/Text.ts"
 import { oneLine } from "./Output.ts"
@@ -73,12 +74,6 @@ export const faultLines = (error: unknown): ReadonlyArray<string> => {
 
 /** Recognizes errors of settings and files by their shape, because only some commands load the modules with their classes. */
 const hasFaults = Schema.is(Schema.Struct({ faults: Schema.Array(Schema.String) }))
-
-/** Returns the message of PostgreSQL, or of the connection to it, such as `connect ECONNREFUSED 127.0.0.1:5432`. */
-const reasonOf = (error: unknown): string => {
-  const cause = error instanceof SqlError.SqlError ? error.reason.cause : error
-  return cause instanceof Error && cause.message !== "" ? cause.message : String(error)
-}
 
 /** Prints wrong usage as one line on standard error; effect/cli would print the whole help on standard output. */
 const present = (event: CliOutput.Presenter.Event) => {

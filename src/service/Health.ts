@@ -60,7 +60,9 @@ export const layer = HttpRouter.use(
 
     const ready = untraced(checks).pipe(
       Effect.as(HttpServerResponse.jsonUnsafe({ status: "ready" })),
-      Effect.catchTag("service_unavailable", (problem) => unready(problem))
+      Effect.catchTag("service_unavailable", (problem) =>
+        Effect.map(CurrentRequest, (request) => problemResponse(problem, request))
+      )
     )
 
     yield* router.add("GET", "/healthz", HttpServerResponse.jsonUnsafe({ status: "ok" }))
@@ -79,6 +81,3 @@ const check = (query: Effect.Effect<unknown, SqlError.SqlError>) =>
   Effect.catchDefect(statement(query), (defect) =>
     Effect.andThen(Effect.logWarning("The database can't be used", defect), Effect.fail(unavailable()))
   )
-
-const unready = (problem: ServiceUnavailable) =>
-  Effect.map(CurrentRequest, (request) => problemResponse(problem, request))

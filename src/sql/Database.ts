@@ -1,6 +1,6 @@
 /** Runs the statements of requests and of background work: their timeout, their retry while they are contended, and their problems. */
 import { Context, Data, Duration, Effect, Exit, Fiber, Predicate, Schedule } from "effect"
-import type { SqlClient, SqlError } from "effect/sql"
+import { type SqlClient, SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
@@ -201,3 +201,9 @@ const measure = (context: Context.Context<never>): (() => void) => {
 /** An SQL expression for the identity of the database, which a failover keeps: that of its cluster, and its name there. */
 export const databaseIdentity = (sql: SqlClient.SqlClient) =>
   sql`concat_ws('/', (SELECT system_identifier FROM pg_control_system()), current_database())`
+
+/** Returns the message of the innermost cause: of PostgreSQL, or of the connection to it, such as `connect ECONNREFUSED 127.0.0.1:5432`. */
+export const reasonOf = (error: unknown): string => {
+  if (error instanceof SqlError.SqlError) return reasonOf(error.reason.cause)
+  return error instanceof Error && error.message !== "" ? error.message : String(error)
+}
