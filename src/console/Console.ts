@@ -15,7 +15,7 @@ import { actions } from "../project/Actions.ts"
 import { actionPath } from "./Html.ts"
 import { actionResponse, errorPage, foreignForm, foreignSignIn, linkPage, signInPage, unavailable } from "./Answers.ts"
 import { pageResponse } from "./Layout.ts"
-import { type Content, inReadTransaction, type PageError, type PageRequest } from "./Page.ts"
+import { type Content, contentOf, inReadTransaction, type PageError, type PageRequest } from "./Page.ts"
 import { auditLog, history, search } from "./pages/History.ts"
 import { campaign, campaigns, failedRecipients } from "./pages/Campaigns.ts"
 import { deliveries, delivery } from "./pages/Deliveries.ts"
@@ -85,7 +85,7 @@ const routes = HttpRouter.use(
     const pageRoute = (path: string, page: Page) =>
       withSession((session, request) =>
         page(reports, { path, session, query: queryOf(request.url) }).pipe(
-          Effect.catchTag("PageError", (error) => Effect.succeed(error.content)),
+          Effect.catchTag(["Malformed", "ProjectUnknown", "Refused"], (error) => Effect.succeed(contentOf(error))),
           Effect.provideService(SqlClient.SqlClient, reports),
           provideServices,
           (content) => statement(inReadTransaction(reports, content)),

@@ -1,10 +1,11 @@
 /** The request and the content of pages, the transaction that reads the content, and the addresses of the pages of records. */
 import { Data, Effect, Option, Schema } from "effect"
-import { type SqlClient, SqlError } from "effect/sql"
+import type { SqlClient, SqlError } from "effect/sql"
 import { Instant } from "../api/schema/Fields.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { keyed } from "../platform/Pools.ts"
 import { lookupOne, type LookupStatement } from "../sql/Batches.ts"
+import { type ProjectUnknown, Refused } from "../operators/Refusals.ts"
 import { type Found, type RangeByAge, scanLimit } from "../operators/Search.ts"
 import { Settings } from "../platform/Settings.ts"
 import type { Session } from "../http/auth/OperatorSessions.ts"
@@ -27,15 +28,15 @@ import type { Kind } from "../project/History.ts"
 
 export const pageSize = 50
 
-/** A record that the query names does not exist (404), or a parameter is malformed (400). */
-export class PageError extends Data.TaggedError("PageError")<{
-  readonly status: 400 | 404
-  readonly message: string
-}> {
-  get content(): Content {
-    const title = this.status === 404 ? "Not found" : "Bad request"
-    return { title, status: this.status, body: [html`<p>${this.message}</p>`] }
-  }
+/** A parameter of the query is malformed. */
+class Malformed extends Data.TaggedError("Malformed")<{ readonly message: string }> {}
+
+/** Why a page can't be shown. `Refused`: a record that the query names does not exist. */
+export type PageError = Malformed | ProjectUnknown | Refused
+
+export const contentOf = ({ _tag, message }: PageError): Content => {
+  const [status, title] = _tag === "Malformed" ? [400, "Bad request"] : [404, "Not found"]
+  return { title, status, body: [html`<p>${message}</p>`] }
 }
 
 export interface Content {
@@ -162,7 +163,7 @@ export const choiceOf = <Choice extends string>(request: PageRequest, name: stri
   const text = textOf(request, name)
   const choice = choices.find((known) => known === text)
   return text !== null && choice === undefined
-    ? Effect.fail(new PageError({ status: 400, message: `"${name}" is one of ${choices.join(", ")}.` }))
+    ? Effect.fail(new Malformed({ message: `"${name}" is one of ${choices.join(", ")}.` }))
     : Effect.succeed(choice ?? null)
 }
 
@@ -174,20 +175,12 @@ const timeOf = (request: PageRequest, name: string) => {
     ? Effect.succeed(null)
     : Effect.mapBoth(instant(instantOf(text)), {
         onSuccess: (at) => new Date(at),
-        onFailure: () => new PageError({ status: 400, message: `"${name}" is a time such as 2026-11-20T10:00:00Z.` })
+        onFailure: () => new Malformed({ message: `"${name}" is a time such as 2026-11-20T10:00:00Z.` })
       })
 }
 
-/** Turns a failure such as `ProjectUnknown` into a 404 page. A failure of SQL stays as it is. */
-export const orNotFound = <A, R>(
-  effect: Effect.Effect<A, { readonly message: string } | SqlError.SqlError, R>
-): Effect.Effect<A, PageError | SqlError.SqlError, R> =>
-  Effect.mapError(effect, (error) =>
-    error instanceof SqlError.SqlError ? error : new PageError({ status: 404, message: error.message })
-  )
-
 export const notFound = (kind: string, id: string | null) =>
-  new PageError({ status: 404, message: `There is no ${kind} "${id ?? ""}".` })
+  new Refused({ message: `There is no ${kind} "${id ?? ""}".` })
 
 /** Settings of the transaction that reads a page by look-ups, on a connection of the pool for reports. */
 export const pageSettings: Readonly<Record<string, string>> = {

@@ -21,8 +21,8 @@ export interface Waiting {
   readonly hasMore: boolean
 }
 
-const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
-  sql`(SELECT count(*)::int FROM (SELECT ${of} LIMIT ${maxCount}::int) counted)`
+const bounded = (sql: SqlClient.SqlClient, table: string, condition: Statement.Fragment) =>
+  sql`(SELECT count(*)::int FROM (SELECT FROM ${sql(table)} WHERE ${condition} LIMIT ${maxCount}::int) counted)`
 
 /**
  * Finds the first `maxProjects` projects, and one more, with a record that waits for an operator. Leaves out projects whose background work a move
@@ -31,7 +31,7 @@ const bounded = (sql: SqlClient.SqlClient, of: Statement.Fragment) =>
  */
 export const waiting = (sql: SqlClient.SqlClient) => {
   const of = (table: string, condition: string) =>
-    bounded(sql, sql.literal(`FROM ${table} WHERE ${table}.project_id = projects.project_id AND ${condition}`))
+    bounded(sql, table, sql.literal(`${table}.project_id = projects.project_id AND ${condition}`))
   return sql<Waiting>`
     SELECT project_id AS "projectId", dead, unknown, disabled, paused, looked = ${maxCount}::int AS "hasMore"
     FROM projects, LATERAL (
@@ -67,10 +67,7 @@ export const inWords = (projects: ReadonlyArray<Waiting>, kind: keyof typeof wor
 /** Counts the attempts whose lease ended more than a minute ago without a takeover, up to `maxCount` of each kind. */
 export const countAbandoned = (sql: SqlClient.SqlClient) => {
   const of = (table: string, condition: string) =>
-    bounded(
-      sql,
-      sql`FROM ${sql.literal(`${table} WHERE ${condition} < now() - interval '1 minute'`)} AND ${isAwake(sql, "project_id")}`
-    )
+    bounded(sql, table, sql`${sql.literal(condition)} < now() - interval '1 minute' AND ${isAwake(sql, "project_id")}`)
   return sql<{ readonly abandoned: number }>`
     SELECT ${of("deliveries", "finished_at IS NULL AND status = 'delivering' AND leased_until")} +
       ${of("messages", "attempting AND available_at")} AS abandoned`
@@ -79,4 +76,4 @@ export const countAbandoned = (sql: SqlClient.SqlClient) => {
 /** Counts the enabled webhooks, up to `maxCount`, except in projects whose background work a move has stopped. */
 export const countEndpoints = (sql: SqlClient.SqlClient) =>
   sql<{ readonly enabled: number }>`
-    SELECT ${bounded(sql, sql`FROM webhooks WHERE enabled AND ${isAwake(sql, "project_id")}`)} AS enabled`
+    SELECT ${bounded(sql, "webhooks", sql`enabled AND ${isAwake(sql, "project_id")}`)} AS enabled`

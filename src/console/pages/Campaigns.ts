@@ -5,7 +5,7 @@ import { listCampaigns, operationLabels, operationsOn } from "../../campaigns/Ca
 import { details, type Listed, listFailed } from "../../campaigns/Campaigns.ts"
 import { plural } from "../../platform/Text.ts"
 import { badge, facts, html, idOf, input, link, progress, select, table } from "../Html.ts"
-import { choiceOf, historyLink, listOf, orNotFound, projectPage, recordLink, recordOf, textOf } from "../Page.ts"
+import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf } from "../Page.ts"
 
 const path = "/console/campaigns"
 const failedPath = "/console/failed-recipients"
@@ -20,7 +20,7 @@ export const campaigns = projectPage(
       filter: [select("State", "status", campaignStatuses, status)],
       caption: "Campaigns, newest first",
       empty: "No campaigns.",
-      found: yield* orNotFound(listCampaigns(project.id, { ...range, status })),
+      found: yield* listCampaigns(project.id, { ...range, status }),
       columns: {
         Campaign: ({ id }) => recordLink("campaign", project.id, id),
         Name: ({ name }) => name,

@@ -7,7 +7,6 @@ import {
   choiceOf,
   listOf,
   notFound,
-  orNotFound,
   type PageRequest,
   projectPage,
   recordLink,
@@ -91,7 +90,7 @@ export const auditLog = projectPage(
       title: `Audit of ${project.name}`,
       caption: "Actions of operators, newest first",
       empty: "No actions yet.",
-      found: yield* orNotFound(listActions(project.id, range)),
+      found: yield* listActions(project.id, range),
       columns: actionColumns(time)
     })
   })

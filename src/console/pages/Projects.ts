@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import { listProjects, maxWebhooks } from "../../project/Projects.ts"
 import { pageOf } from "../../operators/Search.ts"
 import { badge, countOf, html, idOf, input, timeSince } from "../Html.ts"
-import { listOf, orNotFound, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
+import { listOf, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
 import { progressOf, type State } from "../../platform/Moves.ts"
 import { attemptCharts } from "../Charts.ts"
 import { scopes } from "../../api/Access.ts"
@@ -62,7 +62,7 @@ export const keys = projectPage(
       title: `API keys of ${project.name}`,
       caption: "Keys, newest first",
       empty: "No keys.",
-      found: yield* orNotFound(listKeys(project.id, range)),
+      found: yield* listKeys(project.id, range),
       columns: {
         Key: ({ keyId }) => idOf(keyId),
         Name: ({ name }) => name,

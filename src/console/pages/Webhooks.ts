@@ -6,7 +6,7 @@ import { find } from "../../integrations/deliveries/DeliveryList.ts"
 import { replayFilters } from "../../api/integrations/Replays.ts"
 import { details, list } from "../../integrations/endpoints/WebhookList.ts"
 import { badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table, timeInput } from "../Html.ts"
-import { historyLink, listOf, orNotFound, pageSize, projectPage, recordLink, recordOf, textOf } from "../Page.ts"
+import { historyLink, listOf, pageSize, projectPage, recordLink, recordOf, textOf } from "../Page.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
 import { listReplays } from "../../integrations/deliveries/Replays.ts"
 
@@ -108,7 +108,7 @@ export const webhook = projectPage(
 export const replays = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, sql, submit, time }) {
     const installation = textOf(request, "installation")
-    const found = yield* orNotFound(listReplays(project.id, { ...range, installationId: installation }))
+    const found = yield* listReplays(project.id, { ...range, installationId: installation })
     const ids = found.items.filter(({ state }) => state === "running").map(({ installationId }) => installationId)
     const webhooks = yield* list(sql, project.id, sql`webhooks.installation_id = ANY(${ids}::text[])`, pageSize)
     return listOf(request, {
