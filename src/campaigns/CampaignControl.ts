@@ -103,7 +103,7 @@ const retryFailed = (
     at,
     before: sql`
       failed AS MATERIALIZED (
-        SELECT project_id, audience_id, position, retries FROM campaign_recipients
+        SELECT position, retries FROM campaign_recipients
         WHERE project_id = ${projectId} AND audience_id = (SELECT audience_id FROM target) AND status = ${sql.literal(`'${from}'`)}
           AND retries < ${retriesMax}::int
         ORDER BY coalesce(error_code, 'unknown'), position LIMIT ${retriedMax}::int
@@ -117,7 +117,7 @@ const retryFailed = (
         UPDATE campaign_recipients AS recipient SET status = ${to}, route = 'primary', provider_type = NULL, attempts = 0,
           message_id = NULL, error_code = NULL, retries = recipient.retries + 1
         FROM claim, failed
-        WHERE recipient.project_id = failed.project_id AND recipient.audience_id = failed.audience_id
+        WHERE recipient.project_id = ${projectId} AND recipient.audience_id = (SELECT audience_id FROM target)
           AND recipient.position = failed.position
       ),
       noted AS (
