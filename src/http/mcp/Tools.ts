@@ -51,6 +51,7 @@ const toolOf = (
   const isDestructive = Context.get(annotations, Destructive)
   const isChanging = Context.get(annotations, Changing)
   const title = operation.summary ?? name
+  const readOnlyHint = access.policy === "read"
   return {
     access,
     shown: {
@@ -59,9 +60,10 @@ const toolOf = (
       inputSchema: argumentsOf(operation, document),
       annotations: {
         title,
-        readOnlyHint: access.policy === "read",
+        readOnlyHint,
         destructiveHint: isDestructive || isChanging || method === "PATCH" || method === "PUT" || method === "DELETE",
-        idempotentHint: true,
+        // The hint has a meaning only for what changes something.
+        ...(readOnlyHint ? {} : { idempotentHint: true }),
         openWorldHint: access.policy === "messages"
       }
     }
