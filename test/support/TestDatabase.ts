@@ -1,6 +1,7 @@
 /** Databases for tests: clones of the migrated template, dropped when their scope closes. */
 import { PgClient } from "@effect/sql-pg"
-import { Context, Effect, Layer, Redacted } from "effect"
+import { Clock, Context, Effect, Layer, Redacted } from "effect"
+import { TestClock } from "effect/testing"
 import { randomBytes } from "node:crypto"
 import { inject } from "vitest"
 import { makeMutationClient, Mutations } from "../../src/commands/Mutations.ts"
@@ -32,21 +33,33 @@ export const makeDatabase = (options?: { readonly empty?: boolean; readonly lang
       }).pipe(Effect.provide(administrator), Effect.orDie)
   ).pipe(Effect.map(urlOf))
 
+/** Gives an effect the system's clock in place of a `TestClock`: connections do not end because the days of a test pass. */
+const byTheSystemsClock = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.flatMap(Clock.Clock, (clock) => ("withLive" in clock ? TestClock.withLive(effect) : effect))
+
 export class TestDatabase extends Context.Service<TestDatabase, { readonly url: Redacted.Redacted }>()(
   "developer-api-service/test/support/TestDatabase"
 ) {
   /** A database, with clients like the service's for statements and for mutations. */
-  static readonly layer = Layer.effect(
-    Mutations,
-    Effect.map(PgClient.PgClient, (sql) => makeMutationClient({ sql, reads: sql, permits: 40 }))
-  ).pipe(
-    Layer.provideMerge(
-      Layer.unwrap(Effect.map(TestDatabase, ({ url }) => PgClient.layer({ url, maxConnections: 10, multiplex: true })))
-    ),
-    Layer.provideMerge(
-      Layer.effect(
-        TestDatabase,
-        Effect.map(makeDatabase(), (url) => ({ url }))
+  static readonly layer = Layer.effectContext(
+    byTheSystemsClock(
+      Layer.build(
+        Layer.effect(
+          Mutations,
+          Effect.map(PgClient.PgClient, (sql) => makeMutationClient({ sql, reads: sql, permits: 40 }))
+        ).pipe(
+          Layer.provideMerge(
+            Layer.unwrap(
+              Effect.map(TestDatabase, ({ url }) => PgClient.layer({ url, maxConnections: 10, multiplex: true }))
+            )
+          ),
+          Layer.provideMerge(
+            Layer.effect(
+              TestDatabase,
+              Effect.map(makeDatabase(), (url) => ({ url }))
+            )
+          )
+        )
       )
     )
   )

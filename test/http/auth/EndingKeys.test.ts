@@ -40,9 +40,6 @@ const fill = Effect.gen(function* () {
     VALUES ('rotating', 'rotatedxxxxx', '', 'rotated', '{}', interval '90 days', now() + interval '1 day', now(), now())`
 })
 
-/** Has the system's clock, so that its connections do not end whenever days pass. */
-const database = Layer.effectContext(TestClock.withLive(Layer.build(TestDatabase.layer)))
-
 const State = Schema.Struct({ items: Schema.Array(Schema.Struct({ name: Schema.String, state: Schema.String })) })
 const Report = Schema.Struct({
   findings: Schema.Array(
@@ -142,7 +139,7 @@ describe("keys that end within 14 days", () => {
       yield* until(() => lines.length >= 21)
       assert.deepStrictEqual([lines.length, lines[20]], [21, "7 more keys in use end within 14 days: "])
     }).pipe(
-      Effect.provide(Layer.mergeAll(database, Logger.layer([logger]), Layer.succeed(MetricsEnabled, true))),
+      Effect.provide(Layer.mergeAll(TestDatabase.layer, Logger.layer([logger]), Layer.succeed(MetricsEnabled, true))),
       Effect.provideService(Metric.MetricRegistry, new Map())
     )
   })
