@@ -36,7 +36,7 @@ const foundation: Readonly<Record<string, ReadonlyArray<string>>> = {
   work: ["sql", "telemetry", "platform"],
   outbound: ["telemetry", "platform"],
   outbox: ["work", "sql", "telemetry", "api"],
-  commands: ["work", "sql", "telemetry", "secrets", "platform", "api"],
+  commands: ["work", "sql", "telemetry", "platform", "api"],
   operators: ["commands", "sql", "platform", "api"],
   http: ["commands", "operators", "outbound", "work", "sql", "secrets", "telemetry", "platform", "api"]
 }
@@ -47,7 +47,7 @@ const domains = ["campaigns", "messaging", "integrations", "crm"]
 const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   ...foundation,
   crm: Object.keys(foundation),
-  messaging: ["crm", ...Object.keys(foundation)],
+  messaging: Object.keys(foundation),
   campaigns: ["messaging", "crm", ...Object.keys(foundation)],
   integrations: ["crm", ...Object.keys(foundation)],
   project: [...domains, ...Object.keys(foundation)],
@@ -56,7 +56,7 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   documents: ["console", ...Object.keys(foundation)],
   service: ["cells", "documents", "console", "project", ...domains, ...Object.keys(foundation)],
   // Of the client, the verification of webhooks.
-  cli: ["service", "cells", "documents", "console", "client", "project", ...domains, ...Object.keys(foundation)],
+  cli: ["service", "cells", "client", "project", ...domains, ...Object.keys(foundation)],
   client: ["api"],
   "client.ts": ["client", "api"],
   "webhooks.ts": ["client"],
