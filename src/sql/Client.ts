@@ -12,7 +12,7 @@
  * address of the database led to the standby when they were opened, but leads to the primary sooner or later.
  */
 import { PgClient, type PgConnection, PgPool } from "@effect/sql-pg"
-import { Data, Duration, Effect, Layer, Predicate, Random, Result, Stream } from "effect"
+import { Data, Duration, Effect, Latch, Layer, Predicate, Random, Result, Stream } from "effect"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import { SqlClient, type SqlConnection, SqlError, type Statement } from "effect/sql"
 import { clearedSettings, type Pool } from "../platform/Pools.ts"
@@ -149,6 +149,46 @@ const compiler: Statement.Compiler = {
   }
 }
 
+/** Number of statements after which a pipelined connection is left idle for a moment. */
+const idleAfter = 16
+
+/**
+ * Runs the statements of a pipelined connection. The driver keeps each statement, with its parameters and rows, until none is in
+ * flight. Under lasting load that would be never, so later statements wait for it now and then.
+ */
+const makePipeline = () => {
+  const idle = Latch.makeUnsafe()
+  let begun = 0
+  let inFlight = 0
+  const admitAll = () => {
+    begun = 0
+    idle.openUnsafe()
+  }
+  const end = Effect.sync(() => {
+    if (--inFlight === 0) admitAll()
+  })
+  const count = <A>(statement: Effect.Effect<A, SqlError.SqlError>) =>
+    Effect.uninterruptibleMask((restore) => {
+      begun++
+      inFlight++
+      return Effect.ensuring(restore(statement), end)
+    })
+  const inTurn = <A>(statement: Effect.Effect<A, SqlError.SqlError>): Effect.Effect<A, SqlError.SqlError> =>
+    Effect.suspend(() => {
+      if (begun < idleAfter) return count(statement)
+      idle.closeUnsafe()
+      return Effect.andThen(idle.await, inTurn(statement))
+    })
+  const run: Run = (wanted, statement) => inTurn(statement(wanted))
+  return { run, admitAll }
+}
+
+interface Known {
+  readonly alone: SqlConnection.Connection
+  readonly pipeline: ReturnType<typeof makePipeline> | undefined
+  retiresAt: number
+}
+
 /** A connection is to be replaced, and has run no statement. */
 class Old extends Data.TaggedError("Old")<{ readonly connection: Connection }> {}
 
@@ -173,13 +213,15 @@ const make = Effect.fnUntraced(function* (pool: Pool, { isPooled, onStandby, ...
       )
   const plain: Run = (wanted, statement) => statement(wanted)
 
-  const known = new WeakMap<Connection, { readonly alone: SqlConnection.Connection; retiresAt: number }>()
+  const known = new WeakMap<Connection, Known>()
   const knownOf = (connection: Connection) => {
     const found = known.get(connection)
     if (found !== undefined) return found
-    const run = transactions === undefined ? plain : transactions.run(connection)
+    const pipeline = options.multiplex === true ? makePipeline() : undefined
+    const run = transactions?.run(connection) ?? pipeline?.run ?? plain
     const age = Duration.toMillis(maxAge) * (1 - random.nextDoubleUnsafe() / 10)
-    const made = { alone: connectionOf(watched(connection, run), connection), retiresAt: performance.now() + age }
+    const alone = connectionOf(watched(connection, run), connection)
+    const made: Known = { alone, retiresAt: performance.now() + age, pipeline }
     known.set(connection, made)
     return made
   }
@@ -203,6 +245,7 @@ const make = Effect.fnUntraced(function* (pool: Pool, { isPooled, onStandby, ...
         const own = knownOf(connection)
         if (performance.now() < own.retiresAt) return use(own.alone)
         own.retiresAt = Infinity
+        own.pipeline?.admitAll()
         return Effect.andThen(connection.pin, Effect.yieldNow).pipe(
           Effect.scoped,
           Effect.onInterrupt(() => Effect.sync(() => void (own.retiresAt = 0))),

@@ -54,6 +54,7 @@ export const platform = [
     "Effect.scope"
   ),
   mutating("sql/Client.ts", "sql/Batches")("    compiler,", "    compiler: PgClient.makeCompiler(),"),
+  mutating("sql/Client.ts", "sql/Batches")("begun < idleAfter", "true"),
   mutating("platform/Pools.ts", "sql/Database/Sessions")("maxMessageSize = 2 ** 30", "maxMessageSize = 2 ** 24"),
   mutating("platform/Pools.ts", "faults/Pooler")('"search_path", ', ""),
   mutating("platform/Pools.ts", "sql/Database/Sessions")('statement_timeout: "0"', ""),

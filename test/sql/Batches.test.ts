@@ -257,6 +257,32 @@ layer(TestDatabase.layer, { excludeTestServices: true })("a client", (it) => {
       assert.isBelow(Math.min(...kept), 1_500_000)
     }
   )
+
+  it.effect("keeps nothing of the statements that have ended while others are in flight", function* () {
+    const sql = Context.get(yield* Layer.build(reads), SqlClient.SqlClient)
+    let ended = 0
+    const statements = Effect.suspend(
+      () => sql`SELECT pg_sleep(0.005) WHERE ${Array.from({ length: 5_000 }, (_, i) => i + 0.5)}::float[] <> '{}'`
+    ).pipe(
+      Effect.tap(() => Effect.sync(() => ended++)),
+      Effect.forever
+    )
+    const held = Effect.fnUntraced(function* (after: number) {
+      yield* until(() => ended >= after)
+      collect("major")
+      return oldGeneration()
+    })
+    const running = yield* Effect.forkChild(
+      Effect.all(
+        upTo(8).map(() => statements),
+        { concurrency: "unbounded" }
+      )
+    )
+    const before = yield* held(100)
+    // The parameters of 200 statements take eight megabytes.
+    assert.isBelow((yield* held(300)) - before, 2_000_000)
+    yield* Fiber.interrupt(running)
+  })
 })
 
 const collect = (type: "major" | "minor") => {
