@@ -271,13 +271,8 @@ export const actions = {
       }
     }),
     run: Effect.fnUntraced(function* ({ key, projectId }) {
-      const name = yield* keyNamed(projectId, key)
-      const document = yield* revokeKey(key)
-      return {
-        title: "The key is revoked",
-        message: `Requests with the token of ${name} (${key}) are refused.`,
-        document
-      }
+      const message = `Requests with the token of ${yield* keyNamed(projectId, key)} (${key}) are refused.`
+      return { title: "The key is revoked", message, document: yield* revokeKey(key) }
     })
   }),
   "replay.cancel": action({
