@@ -12,7 +12,7 @@ import { LongRunning, mutate, Mutations } from "../commands/Mutations.ts"
 import { statement } from "../sql/Database.ts"
 import type { Command, Outcome } from "../commands/Command.ts"
 import { makeGrouped } from "../commands/Grouped.ts"
-import { lookupBy, type LookupStatement, plannedOnce } from "../sql/Batches.ts"
+import { lookupBy, type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
 import { newId } from "../platform/NewId.ts"
 import { eventContext } from "../outbox/Outbox.ts"
 import {

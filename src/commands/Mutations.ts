@@ -6,7 +6,8 @@ import { Context, Effect, Layer, PartitionedSemaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../api/Problems.ts"
-import { coalesce, plannedOnce } from "../sql/Batches.ts"
+import { coalesce } from "../sql/Batches.ts"
+import { plannedOnce } from "../sql/Lookups.ts"
 import { capacityOf, clients } from "../sql/Connections.ts"
 import {
   Contended,

@@ -11,7 +11,7 @@ import type { Command, Refusal } from "../commands/Command.ts"
 import { Data, Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { lookupBy } from "../sql/Batches.ts"
+import { lookupBy } from "../sql/Lookups.ts"
 
 const tables = {
   clientId: "clients",

@@ -27,7 +27,7 @@ import { currentSecret, noHeaders, sealHeaders, secretOwner, type StoredHeaders 
 import * as WebhookList from "./endpoints/WebhookList.ts"
 import { makeSendTest, resume, target } from "./TestEvents.ts"
 import type { Delivery, DeliveryDetails } from "../api/integrations/Deliveries.ts"
-import { lookupBy } from "../sql/Batches.ts"
+import { lookupBy } from "../sql/Lookups.ts"
 import { type PageQuery, Pages } from "../http/pages/Pages.ts"
 import * as DeliveryList from "./deliveries/DeliveryList.ts"
 

@@ -30,7 +30,7 @@ import { Settings } from "../platform/Settings.ts"
 import { databaseNow, later } from "../sql/Times.ts"
 import { Calls } from "./Calls.ts"
 import { create, type Destination, find, type Message, receiptColumns } from "./Messages/Record.ts"
-import { lookupBy, plannedOnce } from "../sql/Batches.ts"
+import { lookupBy, plannedOnce } from "../sql/Lookups.ts"
 
 /** If the outcome of a stored message cannot be recorded or read, fails with a problem that has the id of the message. */
 const withMessageId = <A>(messageId: MessageId, message: Effect.Effect<A, ServiceUnavailable>) =>

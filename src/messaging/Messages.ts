@@ -18,7 +18,7 @@ import {
 } from "../operators/Search.ts"
 import { after, attemptAfter, before, endedLog, type Move } from "./Messages/Record.ts"
 import { selectList } from "../sql/Columns.ts"
-import { type LookupStatement, plannedOnce } from "../sql/Batches.ts"
+import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
 
 interface Listed {
   readonly id: MessageId

@@ -35,11 +35,12 @@ export const operated = Effect.fnUntraced(function* <Returned = null>(
   })
   const { returned } = yield* mutate<object, Returned>(yield* Mutations, request, { ...mutation, effect }).pipe(
     Effect.catch((problem): Effect.Effect<never, ProjectUnknown | Refused | ServiceUnavailable | SqlError.SqlError> =>
-      // After a commit whose answer was lost, nothing tells whether the record was changed.
-      problem instanceof ServiceUnavailable
-        ? Effect.fail(problem)
-        : // The project may have been moved or deleted meanwhile.
-          Effect.andThen(requireProject(sql, projectId), new Refused({ message: messageOf(problem) }))
+      Effect.andThen(
+        // The project may have been moved or deleted meanwhile.
+        requireProject(sql, projectId),
+        // After a commit whose answer was lost, nothing tells whether the record was changed.
+        Effect.fail(problem instanceof ServiceUnavailable ? problem : new Refused({ message: messageOf(problem) }))
+      )
     )
   )
   return returned

@@ -6,7 +6,7 @@ import { Effect } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { firstIdAt } from "../platform/NewId.ts"
-import { lookupOne, type LookupStatement } from "../sql/Batches.ts"
+import { lookupOne, type LookupStatement } from "../sql/Lookups.ts"
 import { lacks, requireProject } from "./Refusals.ts"
 
 export const scanLimit = 10_000

@@ -1,12 +1,13 @@
 /**
- * The states of a campaign's recipient and the moves between them (contract §9), as data. Also moves recipients by the outcomes
- * of their messages.
+ * The states of a campaign's recipient and the moves between them (contract §9), as data. Moves recipients by the outcomes of their
+ * messages, and says which recipients are due, and by which routes they are reached.
  *
  *   pending ──▶ sending ──▶ sent, failed, unknown
  *      │ ▲         │             │
  *      │ └─────────┴─────────────┘  another attempt follows, later or on the fallback route; or an operator retries those that failed
  *      └──▶ skipped, failed, unknown
  */
+import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { machine, stepOf } from "../../api/schema/States.ts"
 import { isInDoubt, lastError, nextAttemptAt } from "../../messaging/Attempts.ts"
@@ -118,3 +119,54 @@ export const collect = (sql: Sql) => sql`
   FROM ended
   WHERE recipient.project_id = ended.project_id AND recipient.audience_id = ended.audience_id
     AND recipient.position = ended.position AND move IS NOT NULL`
+
+/** Pending recipients of a campaign. `isDue` is a condition on their `available_at`. */
+export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue: Statement.Fragment) => sql`
+  campaign_recipients
+  WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
+    AND status = 'pending' AND ${isDue}`
+
+/**
+ * Returns SQL that is true if the campaign has a pending recipient with this condition, otherwise null. With EXISTS, PostgreSQL
+ * might read the pending recipients of all campaigns at once.
+ */
+export const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
+  sql`(SELECT true FROM ${openRecipients(sql, "campaigns", isDue)} LIMIT 1)`
+
+/** A pending recipient that may be due: its next attempt is due, and its route is not blocked. */
+export const isDueAgain = (sql: Sql, now: Statement.Fragment) => sql`
+  available_at <= ${now} AND NOT CASE route WHEN 'primary' THEN primary_blocked ELSE fallback_blocked END`
+
+/** A pending recipient without an attempt on its route, after those that wait for an open circuit. */
+export const isFresh = (sql: Sql) => sql`available_at IS NULL AND position > passed_position`
+
+const placeholder = String.raw`\{\{(?:displayName|firstName|lastName)\}\}`
+
+/**
+ * The routes with an active channel, for the campaigns in `paced`. `parts` is the text, split before and after each placeholder.
+ */
+export const routes = (sql: Sql) => sql`
+  route AS MATERIALIZED (
+    SELECT paced.project_id, paced.id AS campaign_id, configured.kind, configured.rank, channels.id AS channel_id,
+      channels.provider_type, channels.provider_version, channels.config,
+      regexp_split_to_array(templates.body, ${`(?=${placeholder})|(?<=${placeholder})`}) AS parts,
+      (paced.project_id, channels.id) IN (SELECT * FROM blocked_channel) AS is_blocked
+    FROM paced
+      CROSS JOIN LATERAL (VALUES
+        ('primary', 1, primary_channel_id, primary_template_id, primary_template_version),
+        ('fallback', 2, fallback_channel_id, fallback_template_id, fallback_template_version)
+      ) AS configured (kind, rank, channel_id, template_id, template_version)
+      CROSS JOIN LATERAL (
+        SELECT * FROM channels
+        WHERE project_id = paced.project_id AND id = configured.channel_id AND status = 'active' OFFSET 0
+      ) channels
+      JOIN templates ON templates.project_id = paced.project_id AND templates.id = configured.template_id
+        AND templates.version = configured.template_version
+  )`
+
+/** The text of a route for a client. Names replace placeholders; an absent name is an empty text (contract §9). */
+export const text = `(
+  SELECT string_agg(CASE part WHEN '{{displayName}}' THEN display_name WHEN '{{firstName}}' THEN coalesce(first_name, '')
+    WHEN '{{lastName}}' THEN coalesce(last_name, '') ELSE part END, '' ORDER BY place)
+  FROM unnest(parts) WITH ORDINALITY AS piece (part, place)
+)`

@@ -13,7 +13,7 @@ import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { stepOf } from "../../api/schema/States.ts"
 import { type Claim, giveUpMessages, makeMessages, type Terms as MessageTerms } from "../../messaging/Attempts.ts"
 import { type Limits, limitTables, shareOf } from "../../messaging/providers/ChannelLimits.ts"
-import { recipients, stateAfter } from "./Recipients.ts"
+import { hasOpen, isDueAgain, isFresh, openRecipients, recipients, routes, stateAfter, text } from "./Recipients.ts"
 import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import { isAwake } from "../../platform/Moves.ts"
@@ -238,31 +238,11 @@ const checked = (sql: Sql) => sql`
       ) reachable ON true
   )`
 
-/** Pending recipients of a campaign. `isDue` is a condition on their `available_at`. */
-const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue: Statement.Fragment) => sql`
-  campaign_recipients
-  WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
-    AND status = 'pending' AND ${isDue}`
-
-/**
- * Returns SQL that is true if the campaign has a pending recipient with this condition, otherwise null. With EXISTS, PostgreSQL
- * might read the pending recipients of all campaigns at once.
- */
-const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
-  sql`(SELECT true FROM ${openRecipients(sql, "campaigns", isDue)} LIMIT 1)`
-
 const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id") => sql`
   EXISTS (
     SELECT FROM channel_limit
     WHERE channel_limit.project_id = campaigns.project_id AND channel_id = ${sql(channel)} AND free = 0
   )`
-
-/** A pending recipient that may be due: its next attempt is due, and its route is not blocked. */
-const isDueAgain = (sql: Sql, now: Statement.Fragment) => sql`
-  available_at <= ${now} AND NOT CASE route WHEN 'primary' THEN primary_blocked ELSE fallback_blocked END`
-
-/** A pending recipient without an attempt on its route, after those that wait for an open circuit. */
-const isFresh = (sql: Sql) => sql`available_at IS NULL AND position > passed_position`
 
 /**
  * Locks running campaigns whose next send is due before `until`. The lock lets only one process at a time set the time of a
@@ -315,34 +295,3 @@ const pacedCampaigns = (sql: Sql, { limits, now, passed, until }: Terms) => sql`
       CASE filter ->> 'contactStatus' WHEN 'active' THEN '-infinity' ELSE audiences.created_at END AS frozen_at
     FROM campaign JOIN audiences ON audiences.project_id = campaign.project_id AND audiences.id = campaign.audience_id
   )`
-
-const placeholder = String.raw`\{\{(?:displayName|firstName|lastName)\}\}`
-
-/**
- * The routes with an active channel, for the campaigns in `paced`. `parts` is the text, split before and after each placeholder.
- */
-const routes = (sql: Sql) => sql`
-  route AS MATERIALIZED (
-    SELECT paced.project_id, paced.id AS campaign_id, configured.kind, configured.rank, channels.id AS channel_id,
-      channels.provider_type, channels.provider_version, channels.config,
-      regexp_split_to_array(templates.body, ${`(?=${placeholder})|(?<=${placeholder})`}) AS parts,
-      (paced.project_id, channels.id) IN (SELECT * FROM blocked_channel) AS is_blocked
-    FROM paced
-      CROSS JOIN LATERAL (VALUES
-        ('primary', 1, primary_channel_id, primary_template_id, primary_template_version),
-        ('fallback', 2, fallback_channel_id, fallback_template_id, fallback_template_version)
-      ) AS configured (kind, rank, channel_id, template_id, template_version)
-      CROSS JOIN LATERAL (
-        SELECT * FROM channels
-        WHERE project_id = paced.project_id AND id = configured.channel_id AND status = 'active' OFFSET 0
-      ) channels
-      JOIN templates ON templates.project_id = paced.project_id AND templates.id = configured.template_id
-        AND templates.version = configured.template_version
-  )`
-
-/** The text of a route for a client. Names replace placeholders; an absent name is an empty text (contract §9). */
-const text = `(
-  SELECT string_agg(CASE part WHEN '{{displayName}}' THEN display_name WHEN '{{firstName}}' THEN coalesce(first_name, '')
-    WHEN '{{lastName}}' THEN coalesce(last_name, '') ELSE part END, '' ORDER BY place)
-  FROM unnest(parts) WITH ORDINALITY AS piece (part, place)
-)`

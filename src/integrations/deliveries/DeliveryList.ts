@@ -19,7 +19,7 @@ import { idOf, type Window } from "../../http/pages/Pages.ts"
 import { type Found, foundOf, idsIn, isIn, type RangeByAge, type Scanned, scanLimit } from "../../operators/Search.ts"
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../endpoints/WebhookList.ts"
-import { type LookupStatement, plannedOnce } from "../../sql/Batches.ts"
+import { type LookupStatement, plannedOnce } from "../../sql/Lookups.ts"
 
 /** A delivery as the API shows it, except that a delivery in flight is `delivering` instead of `pending`. */
 export interface Delivery extends Omit<Shown, "status"> {
