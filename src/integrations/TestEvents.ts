@@ -76,7 +76,10 @@ export const resume = (sql: SqlClient.SqlClient, projectId: ProjectId, { install
     AND (parked_until IS NOT NULL OR resting_until IS NOT NULL)
   RETURNING 1`
 
-/** Sends a test event for an operator. `status` is null if there was no answer. Otherwise `errorCode`, a code as in attempt logs, is null. */
+/**
+ * Sends a test event for an operator. `status` is null if there was no answer. Otherwise `errorCode`, a code as in attempt logs, is
+ * null.
+ */
 export const sendTestEvent = Effect.fnUntraced(function* (projectId: ProjectId, installationId: string) {
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)

@@ -117,11 +117,12 @@ export interface Terms {
 }
 
 /**
- * Claims due messages and leases their attempts, within the limits. Projects share the free permits fairly, and so do the
- * channels of a project. An attempt is lost if its lease has ended without a result. A lost attempt is leased again only to be
- * recorded, so it needs no free permit of its channel. Its message becomes `unknown`, so that callers do not wait for a call. A
- * message without a lost attempt is given up if it has waited for `longestWait`, if the client of its conversation was erased, or if its
- * channel was revoked or has changed its provider. A message in doubt is also given up if the provider has another address (`provider_version`).
+ * Claims due messages and leases their attempts, within the limits. Projects share the free permits fairly, and so do the channels
+ * of a project. An attempt is lost if its lease has ended without a result. A lost attempt is leased again only to be recorded, so
+ * it needs no free permit of its channel. Its message becomes `unknown`, so that callers do not wait for a call. A message without
+ * a lost attempt is given up if it has waited for `longestWait`, if the client of its conversation was erased, or if its channel
+ * was revoked or has changed its provider. A message in doubt is also given up if the provider has another address
+ * (`provider_version`).
  *
  * Locks only messages, each row with SKIP LOCKED. The recursion finds the channels that have messages with an `available_at`, by
  * skipping through the index `messages_by_channel`. The same index returns the due messages of a channel in order.

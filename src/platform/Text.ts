@@ -1,4 +1,7 @@
-/** What no text may contain (contract §1), what of a text is not shown (characters that act on a terminal, and secrets), plurals, and hashes of names. */
+/**
+ * What no text may contain (contract §1), what of a text is not shown (characters that act on a terminal, and secrets), plurals,
+ * and hashes of names.
+ */
 import { randomInt } from "node:crypto"
 
 /** Whether a text has U+0000 or an unpaired surrogate, which PostgreSQL can't store. */
@@ -32,7 +35,10 @@ const code = /\b(code=)[A-Za-z0-9_-]{43}/g
 /** The token of a bot of Telegram, which an answer of a provider may repeat. */
 const botToken = /\b(\d{4,}:)[A-Za-z0-9_-]{30,}/g
 
-/** Replaces tokens, signing secrets and codes of sign-in links, in text that is logged, traced or answered, by their first characters and `[redacted]`, for example `dk_[redacted]`. */
+/**
+ * Replaces tokens, signing secrets and codes of sign-in links, in text that is logged, traced or answered, by their first
+ * characters and `[redacted]`, for example `dk_[redacted]`.
+ */
 export const redactSecrets = (text: string): string =>
   [secret, code, botToken].reduce((rest, pattern) => rest.replace(pattern, "$1[redacted]"), text)
 

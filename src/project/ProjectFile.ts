@@ -175,7 +175,10 @@ export const jsonSchema: Record<string, unknown> = {
 /** Maximum nesting, so that recursive functions do not exhaust the stack. */
 const maxDepth = 64
 
-/** Parses JSON text, with or without a byte order mark. Fails with the line and column at which the text becomes invalid (from 1, in UTF-16 code units). */
+/**
+ * Parses JSON text, with or without a byte order mark. Fails with the line and column at which the text becomes invalid (from 1, in
+ * UTF-16 code units).
+ */
 const parseJson = (given: string): Result.Result<unknown, string> => {
   const text = given.replace(/^\uFEFF/, "")
   return Result.try({

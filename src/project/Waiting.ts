@@ -25,9 +25,9 @@ const bounded = (sql: SqlClient.SqlClient, table: string, condition: Statement.F
   sql`(SELECT count(*)::int FROM (SELECT FROM ${sql(table)} WHERE ${condition} LIMIT ${maxCount}::int) counted)`
 
 /**
- * Finds the first `maxProjects` projects, and one more, with a record that waits for an operator. Leaves out projects whose background work a move
- * has stopped (`isAwake`), because another database may serve them. Counts end at `maxCount`. Of the messages of unknown
- * outcome, reads the oldest, because a newer one may still get another attempt.
+ * Finds the first `maxProjects` projects, and one more, with a record that waits for an operator. Leaves out projects whose
+ * background work a move has stopped (`isAwake`), because another database may serve them. Counts end at `maxCount`. Of the
+ * messages of unknown outcome, reads the oldest, because a newer one may still get another attempt.
  */
 export const waiting = (sql: SqlClient.SqlClient) => {
   const of = (table: string, condition: string) =>

@@ -205,7 +205,10 @@ const operationalRoute = ({ url }: Request, methods: Methods) => {
   return path.startsWith("/api/") || methods(path).length === 0 ? "" : path
 }
 
-/** The ids of a request in its span and in its line of the log; those of its key once the key is verified. Until then, `named_key_id` is what its token says. */
+/**
+ * The ids of a request in its span and in its line of the log; those of its key once the key is verified. Until then,
+ * `named_key_id` is what its token says.
+ */
 const idsOf = ({ caller, id, namedKeyId }: CurrentRequestShape) => ({
   request_id: id,
   ...(caller === undefined

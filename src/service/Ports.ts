@@ -41,7 +41,10 @@ const handlers = Layer.mergeAll(
   CampaignsHttp.handlers
 )
 
-/** The middleware that a request passes before its handler, from the outermost to the innermost; `api/Api.ts` and `api/Requests.ts` have their order. */
+/**
+ * The middleware that a request passes before its handler, from the outermost to the innermost; `api/Api.ts` and `api/Requests.ts`
+ * have their order.
+ */
 const middleware = Layer.mergeAll(
   Middleware.operation,
   Middleware.authentication,

@@ -118,7 +118,10 @@ export const insertList = (columns: Columns): string => join(columns, ({ column 
 /** The values of columns that are never null, for members that a row lacks. */
 const absent: { readonly [T in ColumnType]?: string } = { "text[]": "'{}'", boolean: "false" }
 
-/** Returns the values of an INSERT from a row whose columns are named like the members. A null array becomes empty, a null boolean false. */
+/**
+ * Returns the values of an INSERT from a row whose columns are named like the members. A null array becomes empty, a null boolean
+ * false.
+ */
 export const insertedValues = (columns: Columns): string =>
   join(columns, ({ member, type }) =>
     absent[type] === undefined ? `"${member}"` : `coalesce("${member}", ${absent[type]})`

@@ -107,7 +107,10 @@ export const beginWait = (context: Context.Context<never>): Tracer.Span | undefi
   return wait.sampled ? wait : undefined
 }
 
-/** Ends the waits of calls, and begins the span of their batch, with links to their requests. A call that runs alone has no such span: its statement is below its own. */
+/**
+ * Ends the waits of calls, and begins the span of their batch, with links to their requests. A call that runs alone has no such
+ * span: its statement is below its own.
+ */
 export const beginBatch = (calls: ReadonlyArray<Waiting>): Tracer.Span | undefined => {
   const first = calls.find(({ wait }) => wait !== undefined)
   if (first === undefined) return undefined

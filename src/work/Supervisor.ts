@@ -169,9 +169,9 @@ export const forkMeasurement = Effect.fnUntraced(function* <E, R>(name: string, 
 })
 
 /**
- * Runs maintenance (pruning, measurements, repairs) at intervals, under supervision, until the scope is closed. The effect does a bounded piece of work, and returns
- * true if more is left to do: the pause before the next run is then `whenMore`. A failed run is logged, counted and retried with
- * backoff and jitter. After a defect, the supervisor restarts the loop.
+ * Runs maintenance (pruning, measurements, repairs) at intervals, under supervision, until the scope is closed. The effect does a
+ * bounded piece of work, and returns true if more is left to do: the pause before the next run is then `whenMore`. A failed run is
+ * logged, counted and retried with backoff and jitter. After a defect, the supervisor restarts the loop.
  */
 export const forkPeriodic = Effect.fnUntraced(function* <E, R>(
   name: string,

@@ -1,6 +1,6 @@
 /**
- * Counts what a process promotes, in a file: the bytes that minor collections have moved to the old generation, and the
- * answers. The process loads this module with `--import`, and names the file in `PROMOTED`. Ended profilers hold up to 30 MiB until the next
+ * Counts what a process promotes, in a file: the bytes that minor collections have moved to the old generation, and the answers.
+ * The process loads this module with `--import`, and names the file in `PROMOTED`. Ended profilers hold up to 30 MiB until the next
  * full collection.
  */
 import { subscribe } from "node:diagnostics_channel"

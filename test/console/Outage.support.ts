@@ -25,7 +25,10 @@ export const partsOf = (name: string): Parts => ({
   ]
 })
 
-/** Starts the campaign, which sends to one recipient a minute, and stores messages of every outcome, the last of which is still repeated. */
+/**
+ * Starts the campaign, which sends to one recipient a minute, and stores messages of every outcome, the last of which is still
+ * repeated.
+ */
 export const fillMessaging = Effect.fnUntraced(function* (
   server: TestServer["Service"],
   project: { readonly projectId: string; readonly token: string }

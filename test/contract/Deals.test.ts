@@ -1,4 +1,7 @@
-/** The rules of deals, creates and patches of deals at the same time, and the installations and the trace of their events (contract §5, §7, §10). */
+/**
+ * The rules of deals, creates and patches of deals at the same time, and the installations and the trace of their events (contract
+ * §5, §7, §10).
+ */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Fiber } from "effect"
 import { type DealShape, problemOf, receiptOf } from "../support/ContractAnswers.ts"

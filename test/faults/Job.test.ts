@@ -1,6 +1,7 @@
 /**
- * The whole job of an integrator, by the typed client alone: customers, orders, webhooks with an outage, replies, campaigns, an import, an
- * erasure. An operator gives a project file and a token; the service is killed in the middle of a batch and of campaigns (contract §5, §7 to §11).
+ * The whole job of an integrator, by the typed client alone: customers, orders, webhooks with an outage, replies, campaigns, an
+ * import, an erasure. An operator gives a project file and a token; the service is killed in the middle of a batch and of campaigns
+ * (contract §5, §7 to §11).
  */
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"

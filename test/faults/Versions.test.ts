@@ -157,7 +157,8 @@ describe("the version before and this one", () => {
     const startOld = () => startService({ env, source })
     const old = await startOld()
 
-    // Callers of every mutation that both versions have, on the replicas in turn. The operator's commands are not called: they belong to one version.
+    // Callers of every mutation that both versions have, on the replicas in turn. The operator's commands are not called: they
+    // belong to one version.
     let serving: ReadonlyArray<Service> = [old]
     let turn = 0
     const nextReplica = () => serving[turn++ % serving.length] ?? old

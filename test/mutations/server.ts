@@ -1,4 +1,7 @@
-/** Mutations of `src/http`, `src/documents` and `src/service`: the documents that are read before a call, and what is refused before a route. */
+/**
+ * Mutations of `src/http`, `src/documents` and `src/service`: the documents that are read before a call, and what is refused before
+ * a route.
+ */
 import { mutating } from "./Mutation.ts"
 
 const discovery = mutating("documents/Discovery.ts", "api/Discovery")

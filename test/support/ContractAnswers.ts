@@ -1,4 +1,7 @@
-/** Assertions on answers: what the OpenAPI document does not say of problems, headers, records and receipts (contract §1, §2, §4, §6, §7). */
+/**
+ * Assertions on answers: what the OpenAPI document does not say of problems, headers, records and receipts (contract §1, §2, §4,
+ * §6, §7).
+ */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { ClientAddresses } from "../../src/api/crm/Addresses.ts"

@@ -1,6 +1,6 @@
 /**
- * The packages of `test/judges`: programs that judge the reference, the client and the endpoint of agents. They have an installation of their own,
- * as they are many and only a few tests need them.
+ * The packages of `test/judges`: programs that judge the reference, the client and the endpoint of agents. They have an
+ * installation of their own, as they are many and only a few tests need them.
  */
 import { existsSync } from "node:fs"
 import { join } from "node:path"

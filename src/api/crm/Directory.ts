@@ -1,4 +1,7 @@
-/** The endpoints that list what clients and deals name by their ids: members, organizations, and pipelines with their stages (contract §7). */
+/**
+ * The endpoints that list what clients and deals name by their ids: members, organizations, and pipelines with their stages
+ * (contract §7).
+ */
 import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"

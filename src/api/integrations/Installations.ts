@@ -1,4 +1,7 @@
-/** Installations, the integrations that are installed in a project: their list, and what an import of their staged records would change (contract §11). */
+/**
+ * Installations, the integrations that are installed in a project: their list, and what an import of their staged records would
+ * change (contract §11).
+ */
 import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"

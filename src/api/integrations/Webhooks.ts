@@ -1,4 +1,7 @@
-/** Endpoints that configure webhooks, with the headers that a caller adds to deliveries, rotate their secrets and retry deliveries (contract §10). */
+/**
+ * Endpoints that configure webhooks, with the headers that a caller adds to deliveries, rotate their secrets and retry deliveries
+ * (contract §10).
+ */
 import { Predicate, Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Access, Destructive, Examples } from "../Access.ts"

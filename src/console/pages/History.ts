@@ -1,4 +1,7 @@
-/** The audit of a project, the search for records, and the history of a record, an event, a command, a request or a trace: who has changed what, and which events were sent to whom. */
+/**
+ * The audit of a project, the search for records, and the history of a record, an event, a command, a request or a trace: who has
+ * changed what, and which events were sent to whom.
+ */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { type Command, find, historyOf, kindNames, maxFound, maxProjects, maxShown } from "../../project/History.ts"

@@ -104,8 +104,8 @@ const remembered = 10_000
 
 /**
  * Returns a function that opens the secrets and headers of an endpoint, and caches them until the sealed ones change. If no key
- * opens the newest secret or the headers, the operator's SECRET_KEY is wrong and nothing can be sent: this is a defect. An older secret that no key
- * opens is left out, because receivers can verify the signature by the newest secret.
+ * opens the newest secret or the headers, the operator's SECRET_KEY is wrong and nothing can be sent: this is a defect. An older
+ * secret that no key opens is left out, because receivers can verify the signature by the newest secret.
  */
 export const secretsOf = (box: SecretBox["Service"]): Secrets => {
   const known = new Map<string, { readonly sealed: string; readonly opened: Opened }>()

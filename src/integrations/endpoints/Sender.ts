@@ -178,8 +178,8 @@ const kept = 1_024
 const searched = 2 * kept
 
 /**
- * Returns the first 1,024 bytes of a body as text without secrets, those in `secrets` included, or null for an empty body. U+0000, which PostgreSQL
- * cannot store in text, and bytes that are not UTF-8 become U+FFFD. A character that the cut splits is left out.
+ * Returns the first 1,024 bytes of a body as text without secrets, those in `secrets` included, or null for an empty body. U+0000,
+ * which PostgreSQL cannot store in text, and bytes that are not UTF-8 become U+FFFD. A character that the cut splits is left out.
  */
 const textOf = (body: Uint8Array, secrets: ReadonlyArray<string> = []): string | null => {
   if (body.byteLength === 0) return null

@@ -21,8 +21,8 @@ const { displayName, email, firstName, lastName, phone, tags } = clientFields
 const sale = { title, amountMinor, currency, expectedCloseDate }
 
 /**
- * The fields that an import profile can map external fields to, by entity type (contract §12). Fields that are also in the API use its schemas,
- * so that both accept the same values.
+ * The fields that an import profile can map external fields to, by entity type (contract §12). Fields that are also in the API use
+ * its schemas, so that both accept the same values.
  */
 export const importFields = {
   contact: { displayName, firstName, lastName, email, phone, tags },

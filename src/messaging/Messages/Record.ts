@@ -112,7 +112,10 @@ export interface Result {
   readonly delayMillis: number | null
 }
 
-/** Error codes of attempts without a call: the circuit was open, the process ended, no key opened the channel's config, or this host had no connection. */
+/**
+ * Error codes of attempts without a call: the circuit was open, the process ended, no key opened the channel's config, or this host
+ * had no connection.
+ */
 const uncalled = ["circuit_open", "interrupted", "config_unreadable", "host_exhausted"]
 
 /** Maximum time for which a message waits while its provider can't be called. */

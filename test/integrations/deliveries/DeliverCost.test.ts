@@ -21,8 +21,9 @@ const parked = 2_000
 const waiting = 12_000
 
 /**
- * Returns the number of rows that the transaction has read from the tables, by index or not, of entries of the queues' index, those of
- * ended deliveries included, and the number of its searches in indexes. A scan that skips leading columns of an index is a search for each of their values.
+ * Returns the number of rows that the transaction has read from the tables, by index or not, of entries of the queues' index, those
+ * of ended deliveries included, and the number of its searches in indexes. A scan that skips leading columns of an index is a
+ * search for each of their values.
  */
 const reads = (sql: PgClient.PgClient) =>
   Effect.map(
