@@ -1,7 +1,6 @@
 /** Measures requests, by route, method, status and protocol, and the process: CPU, memory, the event loop, the clock and Redis. */
 import { Duration, Effect, Metric } from "effect"
-import * as HttpApi from "effect/http-api/HttpApi"
-import { Api } from "../api/Api.ts"
+import { endpoints } from "../api/Api.ts"
 import { atZero, counter, gauge, histogram, MetricsEnabled } from "../telemetry/Telemetry.ts"
 import { SqlClient } from "effect/sql"
 import { monitorEventLoopDelay } from "node:perf_hooks"
@@ -38,10 +37,8 @@ export const makeRecord = Effect.gen(function* () {
     Metric.withAttributes(errors, { ...attributesOf(method, route), [statusCode]: String(status) })
   const replaysOf = (method: string, route: string, protocol: Measurement["protocol"]) =>
     Metric.withAttributes(replays, { ...attributesOf(method, route), protocol })
-  const operations: Array<{ readonly method: string; readonly path: string }> = []
-  HttpApi.reflect(Api, { onGroup: () => {}, onEndpoint: ({ endpoint }) => void operations.push(endpoint) })
   yield* atZero(
-    operations.flatMap(({ method, path }) => [
+    endpoints().flatMap(({ endpoint: { method, path } }) => [
       errorsOf(method, path, 500),
       errorsOf(method, path, 503),
       ...(method === "GET" ? [] : [replaysOf(method, path, "http"), replaysOf(method, path, "mcp")])
