@@ -179,7 +179,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
 /**
  * Changes rules of V8 for the memory of this process, measured with `npm run bench -- memory` and `-- requests`, each rule by itself
  * (2026-11-28 and 29). The process holds 122 MiB when idle, and up to 24 more where the start compiles all modules. Under load it holds
- * 215 to 221 MiB: 55 of Node's program, 64 of the young generation, 43 of the old one, 16 of code and large objects, and 40 from malloc, of
+ * 215 to 227 MiB: 55 of Node's program, 64 of the young generation, 43 of the old one, 16 of code and large objects, and 40 from malloc, of
  * which 14 are in use.
  *
  * - The old generation is collected when it has grown to 1.3 times its size after the previous collection. By default, V8 lets
