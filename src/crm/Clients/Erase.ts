@@ -130,9 +130,9 @@ export const erase = (
 })
 
 /**
- * A query of the records of a table that refer to the client, locked in the order of their ids. `before` is the whole row. The
- * client, of which there is one, comes first in the order, as an order by ids alone could be read from the primary key, with all
- * records of the project.
+ * A query of the records of a table that refer to the client, locked in the order of their ids. `before` is the whole row. The order
+ * begins with the client, which is the same in all rows. Otherwise PostgreSQL could read the order from the primary key, and with it
+ * all records of the project.
  */
 const referring = (
   sql: Sql,

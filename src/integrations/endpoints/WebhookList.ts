@@ -168,7 +168,7 @@ export interface DueEndpoint extends Listed {
   readonly behind: number
 }
 
-/** Operators are told of a due delivery that has waited for this many seconds. */
+/** A delivery is shown as overdue to operators when it has been due for this many seconds. */
 export const overdueAfter = 5
 
 /** Maximum number of endpoints that `listDue` reads. */

@@ -106,8 +106,8 @@ export interface Privileges {
 }
 
 /**
- * Finds the user that runs PostgreSQL: the user of this process, or, if that is root, the first that exists of the owner of `data`
- * (the directory of the cluster, unless root owns it), `postgres` and `nobody`.
+ * Finds the user that runs PostgreSQL. This is the user of this process, unless that is root. For root it is the owner of `data`, the
+ * directory of the cluster; if root owns that too, or it does not exist yet, it is `postgres` or, without such a user, `nobody`.
  *
  * Fails if this user cannot enter the directory above `data`, which exists.
  */
