@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url"
 import { migrate } from "../../src/sql/migrations/Migrations.ts"
 import type { ProjectFile } from "../../src/project/ProjectFile.ts"
 import { startPostgres } from "../support/Postgres.ts"
+import { nodeFlags } from "../support/Process.ts"
 import { openProject as openProjectOf } from "../support/Projects.ts"
 
 /** Reason why there is nothing to report. */
@@ -38,7 +39,7 @@ const here = fileURLToPath(new URL("../..", import.meta.url))
 export const service = (name: string, directory = here, ...flags: ReadonlyArray<string>): Program => ({
   name,
   directory,
-  arguments: ["src/main.ts", ...flags]
+  arguments: [...nodeFlags, "src/main.ts", ...flags]
 })
 
 /** Returns a script of this folder as a program, with one argument. */

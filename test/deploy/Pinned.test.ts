@@ -1,9 +1,10 @@
-/** Everything that an installation downloads is pinned by a hash: packages in the lock files, images by digest. */
+/** What an installation downloads is pinned by a hash: packages in the lock files, images by digest. Every start has the same flags. */
 import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { readFileSync } from "node:fs"
 import { join, relative } from "node:path"
 import { packageFile } from "../../src/documents/Discovery.ts"
+import { nodeFlags } from "../support/Process.ts"
 
 const root = join(import.meta.dirname, "../..")
 const read = (file: string) => readFileSync(join(root, file), "utf8")
@@ -70,5 +71,17 @@ describe("the container images", () => {
     )
     assert.lengthOf(pinned, 5)
     for (const [path, { version }] of pinned) assert.strictEqual(version, image, path)
+  })
+})
+
+describe("the flags of Node", () => {
+  it("are the same in npm start, the image and the unit of systemd, as measured", () => {
+    const flags = nodeFlags.join(" ")
+    assert.include(read("package.json"), ` exec node ${flags} src/main.ts"`)
+    assert.include(read("deploy/developer-api.service"), `/node ${flags} src/main.ts\n`)
+    assert.include(
+      read("deploy/Dockerfile"),
+      `\nENTRYPOINT ${JSON.stringify(["node", ...nodeFlags]).replaceAll(",", ", ")}\n`
+    )
   })
 })

@@ -214,9 +214,12 @@ interface ServiceOptions {
   readonly args?: ReadonlyArray<string>
 }
 
+/** Flags of Node with which the service is started everywhere; `src/service/Serve.ts` says why. */
+export const nodeFlags = ["--max-semi-space-size=16"]
+
 /** Starts the service as `npm start` does, without waiting for readiness; on any free port unless `PORT` is given. */
 export const launchService = ({ args = [], env = {}, source = checkout }: ServiceOptions): Running =>
-  spawn(node, [Path.join(source, "src/main.ts"), ...args], {
+  spawn(node, [...nodeFlags, Path.join(source, "src/main.ts"), ...args], {
     PORT: "0",
     NODE_COMPILE_CACHE: Path.join(source, "node_modules/.cache/developer-api"),
     ...env

@@ -80,8 +80,8 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
 
 /**
  * Serves requests, with their fibers in scopes that are used again. Effect's own handler keeps the fibers of all requests in the map of
- * one scope, by which V8 promoted four times as many bytes of a list. That was measured before pipelined connections were left idle
- * (`sql/Client.ts`). Effect's handler still has the requests that wait for `100 Continue`.
+ * one scope: of a list, V8 then promotes 7 to 14 KB instead of 0.7, and the slowest hundredth takes three times as long (`bench requests`,
+ * in turns, 2026-11-29). Effect's handler still has the requests that wait for `100 Continue`.
  */
 const handleInSlots = Effect.fnUntraced(function* (
   server: Server,
