@@ -55,6 +55,8 @@ export class Line extends Client {
   socket: Socket | undefined
   /** The address to which it goes. */
   address = ""
+  /** Time at which the connection was established. Monotonic, in milliseconds. */
+  openedAt = 0
   /** Number of requests that were answered on the connection. */
   served = 0
   /** Number of bytes that may have been read from the connection at the end of the current request. */
@@ -87,7 +89,10 @@ const attemptTimeout = 1_000
 /** Time in ms after which an idle connection ends. */
 const idleFor = 15_000
 
-/** Time in ms after which a connection takes no further request, so that it does not outlive a change of its host's addresses for long. */
+/**
+ * Time in ms after which a connection ends with its next answer, so that it does not outlive a change of its host's addresses for long:
+ * a request is sent on a connection that is at most 45 s old.
+ */
 const usedFor = 30_000
 
 /** Maximum number of idle connections. */
@@ -105,14 +110,14 @@ export const keptConnections = (find: FindAddresses) =>
     Effect.sync(() => {
       const counts: Counts = { open: 0, busy: 0 }
       const factory = (origin: URL | string) => lineTo(origin, find, counts)
-      return new Agent({ factory: (origin) => new Pool(origin, { factory, allowH2: false, clientTtl: usedFor }) })
+      return new Agent({ factory: (origin) => new Pool(origin, { factory, allowH2: false }) })
     }),
     (agent) => Effect.promise(() => agent.destroy())
   ).pipe(Effect.map((agent): Connections => ({ to: () => agent, areKept: true })))
 
 /** Whether an answered connection may be kept. If the answer came before the whole request was written, the rest is still in the socket. */
-export const mayKeep = ({ counts, socket }: Line) =>
-  socket?.writableLength === 0 && counts.open - counts.busy <= maxIdle
+export const mayKeep = ({ counts, openedAt, socket }: Line) =>
+  socket?.writableLength === 0 && counts.open - counts.busy <= maxIdle && performance.now() - openedAt < usedFor
 
 const lineTo = (origin: URL | string, find: FindAddresses, counts: Counts): Line => {
   const line: Line = new Line(origin, {
@@ -146,7 +151,14 @@ const open = (line: Line, find: FindAddresses, to: buildConnector.Options, callb
             null
           ),
         onSuccess: (socket) => {
-          Object.assign(line, { socket, address: socket.remoteAddress ?? "", served: 0, readUpTo: headerLimit })
+          const openedAt = performance.now()
+          Object.assign(line, {
+            socket,
+            address: socket.remoteAddress ?? "",
+            openedAt,
+            served: 0,
+            readUpTo: headerLimit
+          })
           line.counts.open++
           socket
             .once("close", () => line.counts.open--)

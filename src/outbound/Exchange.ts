@@ -7,8 +7,21 @@ import manifest from "../../package.json" with { type: "json" }
 import { type Call, ConnectFailed, type Connections, headerLimit, hostOf, type Line, mayKeep } from "./Connections.ts"
 import { traceparentOf } from "../telemetry/Telemetry.ts"
 
-interface Post {
+/** Where a request goes. It is made once for many requests, because the getters of a URL make a new text at each access. */
+export interface Destination {
   readonly url: URL
+  readonly origin: string
+  readonly path: string
+}
+
+export const destinationOf = (url: URL): Destination => ({
+  url,
+  origin: url.origin,
+  path: `${url.pathname}${url.search}`
+})
+
+interface Post {
+  readonly to: Destination
   readonly headers: Readonly<Record<string, string>>
   /** Text is sent as UTF-8, in one write with the headers. */
   readonly body: string | Uint8Array
@@ -87,16 +100,20 @@ class Exchange implements Call {
   }
 
   start({ areKept, to }: Connections) {
-    const { body, headers, until, url } = this.post
+    const {
+      body,
+      headers,
+      to: { origin, path },
+      until
+    } = this.post
     if (until !== undefined) {
       this.timer = setTimeout(timeOut, Math.max(0, Math.ceil(until - performance.now())), this)
     }
-    const { origin } = url
     to(origin).dispatch(
       {
         origin,
         method: "POST",
-        path: `${url.pathname}${url.search}`,
+        path,
         // The answer must not be compressed, because the limit counts received bytes.
         headers: { ...headers, "accept-encoding": "identity" },
         body,

@@ -2,7 +2,7 @@
 import { assert, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { freshConnections } from "../../src/outbound/Connections.ts"
-import { exchange } from "../../src/outbound/Exchange.ts"
+import { destinationOf, exchange } from "../../src/outbound/Exchange.ts"
 import { answering } from "../support/Endpoints.ts"
 
 it.live("an answer is a copy of its body, which holds nothing of what the socket has read beside it", function* () {
@@ -19,7 +19,7 @@ it.live("an answer is a copy of its body, which holds nothing of what the socket
   )
   const { body } = yield* exchange(
     freshConnections(() => Effect.succeed(["127.0.0.1"])),
-    { url: new URL(`http://127.0.0.1:${hook.port}/`), headers: {}, body: "", bodyLimit: 1_024 }
+    { to: destinationOf(new URL(`http://127.0.0.1:${hook.port}/`)), headers: {}, body: "", bodyLimit: 1_024 }
   )
   assert.strictEqual(Buffer.from(body).toString(), "ok")
   assert.notInclude(Buffer.from(body.buffer).toString("latin1"), extension.slice(-100))

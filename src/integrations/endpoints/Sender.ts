@@ -9,7 +9,15 @@ import {
   type Resolve,
   resolveName
 } from "../../outbound/Connections.ts"
-import { type Answer, exchange, type ExchangeFailed, postAttributes, retryDelay } from "../../outbound/Exchange.ts"
+import {
+  type Answer,
+  type Destination,
+  destinationOf,
+  exchange,
+  type ExchangeFailed,
+  postAttributes,
+  retryDelay
+} from "../../outbound/Exchange.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { checkEndpoint, classify, mayConnect, type Networks, networksOf, ownNetworks, ownPorts } from "./Addresses.ts"
 import { redactSecrets } from "../../platform/Text.ts"
@@ -99,8 +107,10 @@ export class Sender extends Context.Service<
           }))
         }
 
-        const post = (url: URL, { body, headers, secrets }: Delivery) => {
-          const post = { url, headers, body, bodyLimit, until: performance.now() + timeout }
+        const destinationFor = makeDestinations(allowed)
+
+        const post = (to: Destination, { body, headers, secrets }: Delivery) => {
+          const post = { to, headers, body, bodyLimit, until: performance.now() + timeout }
           const onSuccess = (answer: Answer) => answered(answer, secrets)
           return Effect.matchEffect(exchange(kept, post), {
             onSuccess,
@@ -114,15 +124,14 @@ export class Sender extends Context.Service<
         return {
           send: (delivery) =>
             Effect.withFiber((fiber) => {
-              const endpoint = Result.getSuccess(checkEndpoint(delivery.url, allowed))
+              const to = destinationFor(delivery.url)
               // The URL was allowed when it was configured. Since then, the operator has removed its network from the allowed
               // networks.
-              if (Option.isNone(endpoint)) return Effect.succeed(failed("address_refused"))
-              const { url } = endpoint.value
-              const sent = post(url, delivery)
+              if (Option.isNone(to)) return Effect.succeed(failed("address_refused"))
+              const sent = post(to.value, delivery)
               // Computing the attributes takes more CPU time than the signature, and only a tracer uses them.
               return fiber.getRef(References.TracerEnabled)
-                ? Effect.tap(sent, (outcome) => Effect.annotateCurrentSpan(attributes(url, outcome)))
+                ? Effect.tap(sent, (outcome) => Effect.annotateCurrentSpan(attributes(to.value.url, outcome)))
                 : sent
             })
         }
@@ -140,6 +149,22 @@ export class Sender extends Context.Service<
       })
     })
   )
+}
+
+/** Maximum number of URLs that are kept as checked. */
+const maxChecked = 10_000
+
+/** Returns a function that gives the destination of a URL, or none if the URL may not be called. It checks each URL once. */
+const makeDestinations = (allowed: Networks) => {
+  const checked = new Map<string, Option.Option<Destination>>()
+  return (text: string) => {
+    const known = checked.get(text)
+    if (known !== undefined) return known
+    if (checked.size >= maxChecked) checked.clear()
+    const found = Option.map(Result.getSuccess(checkEndpoint(text, allowed)), ({ url }) => destinationOf(url))
+    checked.set(text, found)
+    return found
+  }
 }
 
 /** Finds those addresses of a host that may be called. */

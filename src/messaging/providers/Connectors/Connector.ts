@@ -7,6 +7,7 @@ import type { ConversationId, MessageId } from "../../../api/schema/Ids.ts"
 import { text } from "../../../api/schema/Fields.ts"
 import { freshConnections, resolveName } from "../../../outbound/Connections.ts"
 import {
+  destinationOf,
   exchange,
   type ExchangeFailed,
   inClientSpan,
@@ -208,7 +209,7 @@ const called = (
   Effect.gen(function* () {
     const { body, headers } = yield* request
     const post = {
-      url,
+      to: destinationOf(url),
       headers: { "content-type": "application/json", "user-agent": userAgent, ...headers },
       body,
       bodyLimit
