@@ -82,10 +82,6 @@ export const platform = [
   ),
   mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.answers")("maxInterim = 3", "maxInterim = 4"),
   mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.connections")(": this.served > 0 &&", ": "),
-  mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")(
-    "clientTtl: usedFor",
-    "clientTtl: Infinity"
-  ),
   mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")('"EMFILE", ', ""),
   mutating("integrations/endpoints/Addresses.ts", "integrations/WebhookReads")("named.has(port) || ", ""),
   mutating("outbound/Exchange.ts", "outbound/Exchange")(
@@ -102,6 +98,10 @@ export const platform = [
   ),
   mutating("http/edge/NodeServer.ts", "integrations/WebhookReads")("yield* listensOn(listening.address.port)", ";"),
   mutating("outbound/Connections.ts", "integrations/endpoints/Sender.answers")("socket?.writableLength === 0", "true"),
+  mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")(
+    "performance.now() - openedAt < usedFor",
+    "true"
+  ),
   mutating("service/Routes.ts", "contract/Walk")("literal.length > 0 ? literal : matching", "matching"),
   mutating("http/mcp/Tools.ts", "contract/Walk.tools")("pattern === withoutNull ? {} : ", ""),
   ending("expires_at > now() AND ", ""),
