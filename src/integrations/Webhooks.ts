@@ -11,7 +11,7 @@ import {
   WebhookNotFound,
   WebhookStateConflict
 } from "../api/Problems.ts"
-import { statement } from "../sql/Database.ts"
+import { statement, withOwnTime } from "../sql/Database.ts"
 import type { Command, Outcome } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
 import { newId } from "../platform/NewId.ts"
@@ -137,7 +137,8 @@ export const makeWebhooks = Effect.gen(function* () {
         return yield* exists ? new WebhookStateConflict() : new InstallationNotFound()
       }
       const { answer, isSuccess } = yield* sendTest(projectId, webhook)
-      if (isSuccess && (yield* statement(resume(sql, projectId, webhook))).length > 0) {
+      // The call may have used up the time of the request.
+      if (isSuccess && (yield* withOwnTime(statement(resume(sql, projectId, webhook)))).length > 0) {
         yield* notifier.changed(projectId, id)
       }
       return answer

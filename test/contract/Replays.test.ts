@@ -1,8 +1,9 @@
 /** Replays and test events that callers of the API start (contract §10). */
 import { assert } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Duration, Effect, Schema } from "effect"
 import { Replay } from "../../src/api/integrations/Replays.ts"
 import { WebhookTest } from "../../src/api/integrations/Webhooks.ts"
+import { requestTimeout } from "../../src/sql/Database.ts"
 import {
   bodyOf,
   inTurn,
@@ -11,11 +12,13 @@ import {
   open,
   openShop,
   receiver,
+  slowly,
   status,
   verifies
 } from "../integrations/deliveries/Deliveries.support.ts"
 import { assertJson, decodes, problemOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
+import { slowDown } from "../support/Locks.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { until } from "../support/Waiting.ts"
 import { newKey } from "./Requests.ts"
@@ -152,5 +155,17 @@ layerOf({ WEBHOOK_TIMEOUT: "500ms" })("a test event of a caller", (it) => {
     yield* until(() => to.hits.length === 3)
     yield* shop.finished
     assert.deepInclude(yield* shop.health(), { parkedUntil: null, failures: 0, failedProbes: 0 })
+  })
+})
+
+layerOf({ WEBHOOK_TIMEOUT: "15s" }, "api")("a test event of a caller", (it) => {
+  it.effect("ends the pause also if its answer takes longer than a request may wait for the database", function* () {
+    const server = yield* TestServer
+    const shop = yield* openShop(server, slowly(Duration.toMillis(requestTimeout) + 100))
+    yield* shop.setHealth("failures = 12, failed_probes = 2, parked_until = now() + interval '1 hour'")
+    // Longer than a time limit of 0 ms, which the statement could meet otherwise.
+    yield* slowDown(server.sql, "endpoint_health")
+    assert.deepInclude(testOf(yield* operationsOf(server, shop).test), { statusCode: 200 })
+    assert.isNull((yield* shop.health()).parkedUntil)
   })
 })

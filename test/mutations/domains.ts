@@ -34,6 +34,7 @@ export const domains = [
     'if (found?.installationId === id) return Struct.omit(found, ["installationId"])',
     "if (found !== undefined) return found"
   ),
+  webhookReads("withOwnTime(statement(resume(sql, projectId, webhook)))", "statement(resume(sql, projectId, webhook))"),
   testEvents("AND (parked_until IS NOT NULL OR resting_until IS NOT NULL)", "AND false"),
   testEvents("isSuccess: isSuccess(outcome)", "isSuccess: true"),
   addresses("has(reachable, address) || ", ""),

@@ -103,7 +103,7 @@ export const deadlocks = Effect.fnUntraced(
  */
 export const slowDown = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
-  ...tables: ReadonlyArray<"notes" | "tickets" | "tasks" | "webhooks" | "campaigns">
+  ...tables: ReadonlyArray<"notes" | "tickets" | "tasks" | "webhooks" | "endpoint_health" | "campaigns">
 ) {
   yield* sql`
     CREATE FUNCTION take_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
