@@ -87,8 +87,8 @@ const retriesMax = 20
 
 /**
  * Returns failed recipients to the queue, those with the same error code one after the other. Nothing was sent to a failed recipient,
- * so another message repeats none; a recipient of unknown outcome is no failed one. A completed campaign runs again. `returned` is the
- * number of recipients.
+ * so another message repeats none; a recipient of unknown outcome is no failed one, until an operator settles its message as failed. A
+ * completed campaign runs again. `returned` is the number of recipients.
  */
 const retryFailed = (
   sql: SqlClient.SqlClient,
@@ -115,7 +115,7 @@ const retryFailed = (
     effect: sql`
       retried AS (
         UPDATE campaign_recipients AS recipient SET status = ${to}, route = 'primary', provider_type = NULL, attempts = 0,
-          message_id = NULL, error_code = NULL, retries = recipient.retries + 1
+          in_doubt = false, message_id = NULL, error_code = NULL, retries = recipient.retries + 1
         FROM claim, failed
         WHERE recipient.project_id = ${projectId} AND recipient.audience_id = (SELECT audience_id FROM target)
           AND recipient.position = failed.position

@@ -4,8 +4,11 @@ import { Effect, Redacted, Schema } from "effect"
 import { json, taken } from "../contract/Messages.support.ts"
 import { at, documentOf, run } from "../cli/Cli.support.ts"
 import type { Answering, Hit } from "../integrations/deliveries/Deliveries.support.ts"
+import { ProjectId } from "../../src/api/schema/Ids.ts"
+import { settle } from "../../src/messaging/Messages.ts"
 import { campaignOf as campaignIn } from "../support/CampaignAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
+import { accepted, scene, unclear } from "./Runner.scene.support.ts"
 import { addressOf, campaignOf, type Plan, provider, sendOf } from "./Runner.support.ts"
 
 const decodeRetried = Schema.decodeUnknownSync(
@@ -13,19 +16,23 @@ const decodeRetried = Schema.decodeUnknownSync(
 )
 const decodeQuestion = Schema.decodeUnknownSync(Schema.Struct({ message: Schema.String }))
 
+/** Returns the command that retries the failed recipients of a project's campaign. */
+const retryIn = ({ databaseUrl }: TestServer["Service"], projectId: string) => {
+  const env = at(Redacted.make(databaseUrl))
+  const retry = (...flags: ReadonlyArray<string>) =>
+    run(["campaigns", "retry-failed", "--project", projectId, "--campaign", "cmp", ...flags, "--json"], { env })
+  return { retry, retried: Effect.map(Effect.suspend(retry), (ended) => decodeRetried(documentOf(ended))) }
+}
+
 /** Opens a scheduled campaign; returns it with the commands of operators. */
 const start = Effect.fnUntraced(function* (plan: Plan) {
   const server = yield* TestServer
   const campaign = yield* campaignOf(server, { ...plan, status: "scheduled", scheduledIn: 3_600_000 })
   const { projectId, token } = campaign
   const env = at(Redacted.make(server.databaseUrl))
-  const campaigns = (command: string, ...flags: ReadonlyArray<string>) =>
-    run(["campaigns", command, "--project", projectId, ...flags, "--json"], { env })
-  const retry = (...flags: ReadonlyArray<string>) => campaigns("retry-failed", "--campaign", "cmp", ...flags)
   return {
     ...campaign,
-    retry,
-    retried: Effect.map(Effect.suspend(retry), (ended) => decodeRetried(documentOf(ended))),
+    ...retryIn(server, projectId),
     read: Effect.map(server.send({ path: "/api/v1/developer/campaigns/cmp", token }), campaignIn),
     audit: Effect.map(run(["audit", "list", "--project", projectId, "--json"], { env }), ({ stdout }) => stdout),
     completed: Effect.andThen(campaign.begin, campaign.settled("completed")),
@@ -143,6 +150,27 @@ layer(TestServer.layer(), { excludeTestServices: true })("a failed recipient", (
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("campaigns retry-failed", (it) => {
+  it.effect("sends to a recipient whose message of unknown outcome was settled as failed", function* () {
+    const server = yield* TestServer
+    // Over `http` the message waits for another attempt when it is settled, over `telegram` none follows.
+    for (const [primaryType, before] of [
+      ["http", "pending primary 1 in doubt"],
+      ["telegram", "unknown primary 1 in doubt"]
+    ] as const) {
+      const { claimed, projectId, record, recipientState, sql } = yield* scene({ primaryType })
+      const first = yield* claimed(0)
+      yield* record(first, unclear)
+      assert.strictEqual(yield* recipientState, before)
+      yield* settle(sql, ProjectId.make(projectId), first.messageId, "settled_failed", new Date(), "tester")
+      assert.deepInclude(yield* retryIn(server, projectId).retried, { retried: 1 })
+      const second = yield* claimed(3_600_000)
+      assert.notStrictEqual(second.messageId, first.messageId)
+      assert.deepInclude(second, { number: 1, inDoubt: false })
+      yield* record(second, accepted)
+      assert.strictEqual(yield* recipientState, "sent primary 1")
+    }
+  })
+
   it.effect("says which recipients get another message, and that no other does", function* () {
     const { projectId, retry, sql } = yield* start({ recipients: 3, primary: "http://127.0.0.1:9/" })
     yield* Effect.orDie(sql`

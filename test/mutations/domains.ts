@@ -161,6 +161,7 @@ export const domains = [
     "message_id = NULL, error_code = NULL, retries = recipient.retries + 1",
     "message_id = NULL, error_code = NULL"
   ),
+  retryFailed("in_doubt = false, ", ""),
   retryFailed("changed: sql`number > 0`", "changed: sql`true`"),
   mutating("campaigns/Runner/Release.ts", "campaigns/RetryFailed")("',' || nullif(${retries}, 0), ", ""),
   mutating("campaigns/Runner/Release.ts", "campaigns/RetryFailed")(
