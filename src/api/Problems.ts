@@ -91,8 +91,7 @@ export class NoteNotFound extends problem<NoteNotFound>()("note_not_found", 404,
 export class TicketNotFound extends problem<TicketNotFound>()("ticket_not_found", 404, {
   title: "The project has no such ticket.",
   remedy: "Check the id.",
-  detail:
-    "The project has no ticket with the id in the path. No operation lists tickets: they come from the project file."
+  detail: "The project has no ticket with the id in the path: GET …/crm/tickets lists its tickets."
 }) {}
 export class InstallationNotFound extends problem<InstallationNotFound>()("installation_not_found", 404, {
   title: "The project has no such installation.",
@@ -103,7 +102,7 @@ export class ConversationNotFound extends problem<ConversationNotFound>()("conve
   title: "The project has no such conversation.",
   remedy: "Check the id.",
   detail:
-    "The project has no conversation with the id in the path. No operation lists conversations: they come from the project file."
+    "The project has no conversation with the id in the path: GET …/messaging/conversations lists its conversations."
 }) {}
 export class MessageNotFound extends problem<MessageNotFound>()("message_not_found", 404, {
   title: "The conversation has no such message.",
@@ -159,8 +158,10 @@ export class VersionConflict extends problem<VersionConflict>()("version_conflic
   example: (detail) => ({ detail: detail("record", 3), currentVersion: 3 })
 }) {}
 export class PreconditionFailed extends problem<PreconditionFailed>()("precondition_failed", 412, {
-  title: "The record has none of the versions of if-match.",
-  remedy: "Read the record again. Then send the request with its new `etag` as `if-match`, and with a new key.",
+  title: "The record does not meet the condition of if-match or if-none-match.",
+  remedy:
+    "After `if-match`, read the record again, then send the request with its new `etag` and a new key. After `if-none-match: *`, the record " +
+    "exists: nothing was changed, and without the header the request would change it.",
   detail: (version: number | null) =>
     version === null
       ? "There is no record yet."

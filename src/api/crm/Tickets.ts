@@ -1,4 +1,4 @@
-/** The endpoint that records an operator's rating of a ticket (contract §7). */
+/** The endpoints that list tickets, and that record an operator's rating of a ticket (contract §7). */
 import { Schema } from "effect"
 import { HttpApiEndpoint, HttpApiGroup, OpenApi } from "effect/http-api"
 import { Access, Examples } from "../Access.ts"
