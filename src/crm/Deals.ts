@@ -169,16 +169,17 @@ const createDeals = (sql: SqlClient.SqlClient): Kind<NewDeal, CreateProblem> => 
     decided AS MATERIALIZED (
       SELECT next.*,
         CASE
-          WHEN holder.id IS NULL AND "ifMatch" IS NOT NULL THEN 'precondition_failed'
+          -- Comes first: an upsert then begins again, and its members may be valid for the deal that has the id.
+          WHEN holder.id IS NOT NULL THEN 'external_id_taken'
+          WHEN "ifMatch" IS NOT NULL THEN 'precondition_failed'
           WHEN invalid <> '{}' THEN 'validation_failed'
           WHEN missing <> '{}' THEN 'deal_reference_not_found'
-          WHEN holder.id IS NOT NULL THEN 'external_id_taken'
         END AS failure,
-        CASE WHEN invalid <> '{}' THEN invalid WHEN missing <> '{}' THEN missing ELSE ARRAY[holder.id] END AS faults,
+        CASE WHEN holder.id IS NULL THEN coalesce(nullif(invalid, '{}'), missing) ELSE ARRAY[holder.id] END AS faults,
         next.id AS resource_id, true AS changed, CASE WHEN "ifMatch" IS NULL THEN 1 END AS version
       FROM next LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true, LATERAL (
         SELECT array_remove(ARRAY[
-          CASE WHEN "title" IS NULL AND holder.id IS NULL THEN 'title' END,
+          CASE WHEN "title" IS NULL THEN 'title' END,
           ${sql.literal(brokenRules({ amountMinor: `"amountMinor"`, currency: `"currency"`, status: `coalesce("status", 'open')`, lostReason: `"lostReason"` }))}
         ], NULL) AS invalid,
         array_remove(ARRAY[

@@ -1,8 +1,9 @@
 /** External ids, which are unique among the clients and among the deals of a project (contract §7). */
 import { assert, layer } from "../support/Vitest.ts"
-import { Effect } from "effect"
+import { Effect, Fiber } from "effect"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { deadlocks } from "../support/Locks.ts"
+import { put } from "../support/Rows.ts"
 import { type Parts, startServer, TestServer } from "../support/TestServer.ts"
 import * as Clients from "./Clients.support.ts"
 import * as Deals from "./Deals.support.ts"
@@ -19,6 +20,9 @@ interface Kind {
   readonly required: readonly [member: string, message: string]
   /** Members of an upsert, also those that only a patch can set. */
   readonly whole: object
+  /** A record that an upsert of the members `change` can change, though it could not create one. */
+  readonly existing: object
+  readonly change: object
 }
 
 const kinds: Readonly<Record<string, Kind>> = {
@@ -27,6 +31,8 @@ const kinds: Readonly<Record<string, Kind>> = {
     body: { displayName: "A" },
     required: ["displayName", "is required, as no client has this externalId"],
     whole: { displayName: "B", status: "archived", organizationId: "o", marketingConsent: true, tags: ["a"] },
+    existing: {},
+    change: { lastName: "B" },
     parts: { organizations: [{ id: "o", name: "O" }] }
   },
   deals: {
@@ -42,12 +48,14 @@ const kinds: Readonly<Record<string, Kind>> = {
       stageId: "agreed",
       amountMinor: 1,
       currency: "EUR"
-    }
+    },
+    existing: { pipeline_id: "sales", stage_id: "new", amount_minor: 1, currency: "EUR" },
+    change: { amountMinor: 2 }
   }
 }
 
 layer(TestServer.layer(), { excludeTestServices: true })("an external id", (it) => {
-  for (const [kind, { body, parts, path, required, whole }] of Object.entries(kinds)) {
+  for (const [kind, { body, change, existing, parts, path, required, whole }] of Object.entries(kinds)) {
     const open = Effect.fnUntraced(function* () {
       const server = yield* TestServer
       const replica = yield* startServer({ DATABASE_URL: server.databaseUrl }, "api")
@@ -137,11 +145,32 @@ layer(TestServer.layer(), { excludeTestServices: true })("an external id", (it) 
       }
       const created = receiptOf(yield* server.send(create), 201)
       assert.deepStrictEqual(receiptOf(yield* server.send(create), 201), { ...created, replayed: true })
-      assert.strictEqual(problemOf(yield* ask({ "if-none-match": "*" }), 412, "precondition_failed").currentVersion, 1)
+      const exists = problemOf(yield* ask({ "if-none-match": "*" }), 412, "precondition_failed")
+      assert.strictEqual(exists.currentVersion, 1)
+      assert.include(exists.title, "if-none-match")
       assert.strictEqual(problemOf(yield* ask({ "if-match": '"2"' }), 412, "precondition_failed").currentVersion, 1)
       assert.strictEqual(receiptOf(yield* ask({ "if-match": '"1"' }), 200).version, 2)
       assert.strictEqual((yield* read(created.resourceId)).headers["etag"], '"2"')
     })
+
+    it.effect(
+      `of ${kind} names a record that is created while an upsert of it waits, which then changes it`,
+      function* () {
+        const { projectId, read, server, upsert } = yield* open()
+        const upserting = yield* server.sql.withTransaction(
+          Effect.gen(function* () {
+            yield* server.sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
+            const upserting = yield* Effect.forkChild(upsert("a", change))
+            // In this time, the upsert finds no record. Its statement then waits for the project.
+            yield* Effect.sleep("500 millis")
+            yield* put(server.sql, kind, { project_id: projectId, id: "first", external_id: "a", ...existing })
+            return upserting
+          })
+        )
+        assert.deepInclude(receiptOf(yield* Fiber.join(upserting), 200), { resourceId: "first", version: 2 })
+        assert.deepInclude(JSON.parse((yield* read("first")).text), change)
+      }
+    )
 
     it.effect(`of ${kind} gets one record of upserts, creates and patches at once on two replicas`, function* () {
       const { create, patch, projectId, server, upsert } = yield* open()

@@ -186,6 +186,11 @@ export const domains = [
   mutating("crm/Clients.ts", "contract/ExternalIds")("WHEN holder.id IS NOT NULL THEN", "WHEN false THEN"),
   deals("WHEN holder.id <> command.id THEN", "WHEN false THEN", "contract/ExternalIds"),
   mutating("crm/Deals.ts", "contract/ExternalIds")("WHEN holder.id IS NOT NULL THEN", "WHEN false THEN"),
+  mutating("crm/Deals.ts", "contract/ExternalIds")(
+    "WHEN holder.id IS NOT NULL THEN",
+    "WHEN invalid = '{}' AND holder.id IS NOT NULL THEN"
+  ),
+  mutating("crm/Tasks.ts", "cli/task")("yield* retryContended(", "yield* ("),
   clientAddresses("WHEN NOT ${holds} THEN", "WHEN false THEN", "contract/Walk.conditions"),
   clientAddresses("WHEN status = 'archived' THEN", "WHEN false THEN"),
   clientAddresses("WHERE channel.id IS NULL LIMIT 1", "WHERE false LIMIT 1"),
