@@ -22,9 +22,10 @@ const tables = {
 
 /**
  * Returns an SQL expression for each reference: the name of the reference (as in `members`) if the referenced record does not
- * exist in the project, otherwise null. Referenced records are never removed, so they are not locked. The values of
- * `row` must come from the request, not from a locked row. A locked row can be newer than the snapshot of the statement. A
- * record that it references may then not be in the snapshot, and would seem missing.
+ * exist in the project, otherwise null. Referenced records are not locked: if a client is erased meanwhile, a foreign key refuses the
+ * reference, and the statement runs again (`Database.ts`). The values of `row` must come from the request, not from a locked row. A
+ * locked row can be newer than the snapshot of the statement. A record that it references may then not be in the snapshot, and would
+ * seem missing.
  */
 export const missingReferences = (row: string, members: ReadonlyArray<keyof typeof tables>): string =>
   members

@@ -4,6 +4,7 @@ import { SqlClient } from "effect/sql"
 import { Task } from "../api/integrations/Events.ts"
 import { type ProjectId, TaskId } from "../api/schema/Ids.ts"
 import { columnsOf, jsonObject } from "../sql/Columns.ts"
+import { retryContended } from "../sql/Database.ts"
 import { newId } from "../platform/NewId.ts"
 import {
   append,
@@ -30,7 +31,7 @@ interface NewTask {
 export const createTask = Effect.fn("createTask")(function* (projectId: ProjectId, task: NewTask) {
   const sql = yield* SqlClient.SqlClient
   const id = TaskId.make(yield* newId("task"))
-  const [verdict] = yield* create(sql, yield* eventContext(projectId), id, task).pipe(Effect.orDie)
+  const [verdict] = yield* retryContended(create(sql, yield* eventContext(projectId), id, task))
   if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
   const unknown = [
     ...(verdict.members.includes("dealId") ? [`deal "${task.dealId}"`] : []),

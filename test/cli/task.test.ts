@@ -1,11 +1,11 @@
 /** The command `task`: its input, its output, and the events for webhooks. */
 import { assert, layer } from "../support/Vitest.ts"
-import { Effect, Schema } from "effect"
+import { Effect, Fiber, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { withDeals } from "../support/Rows.ts"
+import { put, withDeals } from "../support/Rows.ts"
 import { apply, rowsOf, services } from "../project/Projects.support.ts"
 import { eventsOf, subscribe } from "../support/Events.ts"
-import { slowDown } from "../support/Locks.ts"
+import { slowDown, untilBlocking } from "../support/Locks.ts"
 import { cli, documentOf, failure } from "./Cli.support.ts"
 
 const decodeTaskId = Schema.decodeUnknownSync(Schema.Struct({ taskId: Schema.String }), { onExcessProperty: "error" })
@@ -72,6 +72,22 @@ layer(services, { excludeTestServices: true })("the command `task`", (it) => {
     assert.deepStrictEqual(installations, ["all", "created"])
     assert.match(traceparent, /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[01]$/)
     assert.deepStrictEqual(yield* eventsIn("neighbour"), [])
+  })
+
+  it.effect("is refused if the client of the task is erased meanwhile", function* () {
+    yield* open("erased")
+    const sql = yield* SqlClient.SqlClient
+    yield* put(sql, "clients", { project_id: "erased", id: "leo" })
+    const creating = yield* sql.withTransaction(
+      Effect.gen(function* () {
+        yield* sql`DELETE FROM clients WHERE project_id = 'erased' AND id = 'leo'`
+        const creating = yield* Effect.forkChild(create("erased", "--client", "leo"))
+        yield* untilBlocking(sql)
+        return creating
+      })
+    )
+    assert.deepStrictEqual(yield* Fiber.join(creating), failure(1, 'Project "erased" has no client "leo"'))
+    assert.deepStrictEqual(yield* eventsIn("erased"), [])
   })
 
   it.effect("completes a task, and appends its event for subscribed webhooks", function* () {
