@@ -86,7 +86,7 @@ export const headerLimit = 16_384
 /** Time in ms that an address has before the next address is tried. The last address has the time until the deadline. */
 const attemptTimeout = 1_000
 
-/** Time in ms after which an idle connection ends. */
+/** Time in ms after which an idle connection ends, also if its server offers to keep it longer. */
 const idleFor = 15_000
 
 /**
@@ -124,6 +124,7 @@ const lineTo = (origin: URL | string, find: FindAddresses, counts: Counts): Line
     pipelining: 1,
     allowH2: false,
     keepAliveTimeout: idleFor,
+    keepAliveMaxTimeout: idleFor,
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: headerLimit,

@@ -113,6 +113,12 @@ describe("a connection to an endpoint", () => {
     yield* until(() => hook.closed() === 1)
   })
 
+  test("ends when it was idle for 15 s, also if the endpoint offers to keep it longer", function* () {
+    const hook = yield* answering(answerOf(200, "keep-alive: timeout=600"))
+    yield* send(url(hook))
+    yield* until(() => hook.closed() === 1)
+  })
+
   providing(sender({ resolve: at("127.0.0.9", "127.0.0.1") }))(
     "is tried at the next address when it is refused",
     function* () {
