@@ -90,7 +90,8 @@ const latest = "6 hours"
 /**
  * Starts and completes campaigns, and increments their versions. Returns whether a campaign is running or a recipient is
  * `sending`. The delay of a start counts from the scheduled time, or from the resume if that was later. `updated_at` never
- * decreases, even if the clock of the previous change was ahead.
+ * decreases, even if the clock of the previous change was ahead. `finished` leaves out a campaign that has changed since the snapshot, which
+ * does not show the recipients that an operator retries meanwhile.
  */
 const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
   WITH due AS MATERIALIZED (
@@ -106,14 +107,18 @@ const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ rea
     FROM due WHERE campaigns.project_id = due.project_id AND campaigns.id = due.id
     RETURNING campaigns.status
   ),
-  finished AS MATERIALIZED (
-    SELECT project_id, id FROM campaigns
+  seen AS MATERIALIZED (
+    SELECT project_id, id, version FROM campaigns
     WHERE status = 'running' AND ${isAwake(sql, "project_id")} AND NOT EXISTS (
       SELECT FROM campaign_recipients AS recipient
       WHERE recipient.project_id = campaigns.project_id AND recipient.audience_id = campaigns.audience_id
         AND ${isOpen(sql, "recipient.status")}
     )
-    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  finished AS MATERIALIZED (
+    SELECT campaigns.project_id, campaigns.id FROM seen
+      JOIN campaigns ON campaigns.project_id = seen.project_id AND campaigns.id = seen.id AND campaigns.version = seen.version
+    FOR NO KEY UPDATE OF campaigns SKIP LOCKED
   ),
   completed AS (
     UPDATE campaigns SET status = 'completed', version = version + 1, updated_at = greatest(updated_at, ${now})

@@ -7,7 +7,9 @@ import type { Answering, Hit } from "../integrations/deliveries/Deliveries.suppo
 import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { settle } from "../../src/messaging/Messages.ts"
 import { campaignOf as campaignIn } from "../support/CampaignAnswers.ts"
+import { changedMeanwhile } from "../support/Locks.ts"
 import { TestServer } from "../support/TestServer.ts"
+import { untilRows } from "../support/Waiting.ts"
 import { accepted, scene, unclear } from "./Runner.scene.support.ts"
 import { addressOf, campaignOf, type Plan, provider, sendOf } from "./Runner.support.ts"
 
@@ -128,6 +130,35 @@ layer(TestServer.layer(), { excludeTestServices: true })("a failed recipient", (
     }
     assert.strictEqual(new Set(hits.map((hit) => sendOf(hit).messageId)).size, 4)
     assert.deepStrictEqual((yield* read).progress.failures, [{ errorCode: "http_403", count: 1 }])
+  })
+
+  it.effect("is sent to if it is retried while the statement that completes its campaign runs", function* () {
+    const { url } = yield* provider()
+    const { campaign, projectId, recipients, retried, sql } = yield* start({ recipients: 1, primary: url })
+    const other = yield* start({ recipients: 1, primary: url })
+    yield* Effect.orDie(sql`UPDATE campaign_recipients SET status = 'failed' WHERE project_id = ${projectId}`)
+    // The statement starts the other campaign first, and waits there: what it reads is from before the retry.
+    yield* Effect.orDie(sql`
+      CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+          PERFORM set_config('lock_timeout', '0', true), pg_advisory_xact_lock(hashtext('retry'));
+          RETURN NEW;
+        END
+      $$`)
+    yield* Effect.orDie(sql`
+      CREATE TRIGGER wait_for_test BEFORE UPDATE ON campaigns FOR EACH ROW
+      WHEN (OLD.status = 'scheduled' AND NEW.status = 'running' AND OLD.scheduled_for = 'epoch') EXECUTE FUNCTION wait_for_test()`)
+    const begin = sql`
+      UPDATE campaigns SET status = CASE project_id WHEN ${projectId} THEN 'running' ELSE status END,
+        scheduled_for = 'epoch', resumed_at = now()
+      WHERE project_id IN (${projectId}, ${other.projectId})`
+    const started = Effect.andThen(
+      begin,
+      untilRows(other.campaign, ({ status }) => status !== "scheduled")
+    )
+    yield* changedMeanwhile(sql, "retry", started, retried)
+    const found = yield* untilRows(Effect.zip(campaign, recipients), ([{ status }]) => status === "completed")
+    assert.deepInclude(found[1], { status: "sent", route: "primary", attempts: 1, inDoubt: false })
   })
 
   it.effect("is not retried in a cancelled campaign, and skipped if it has withdrawn consent", function* () {
