@@ -99,7 +99,7 @@ const inOrder = (
   const range = `${above === undefined ? "" : "AND id > above"} ${below === undefined ? "" : "AND id < below"}`
   const ordered = `ORDER BY id ${order} LIMIT ${limit}`
   const isFiltered = states !== undefined || types !== undefined
-  const conditions = (states ?? deliveryStatuses).flatMap((status) =>
+  const conditions = (states ?? [...deliveryStatuses, "replayed"]).flatMap((status) =>
     (types ?? eventTypes).map((type) => `AND ${state} = '${status}' AND event_type = '${type}'`)
   )
   const parts = (isFiltered ? conditions : [""]).map(

@@ -3,6 +3,7 @@ import { assert } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import { at, documentOf, run as runCommand } from "../../cli/Cli.support.ts"
 import { problemOf } from "../../support/ContractAnswers.ts"
+import { deliveryPageOf } from "../../support/IntegrationAnswers.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { until, untilRows } from "../../support/Waiting.ts"
 import { type Answering, hang, layerOf, ok, openShop, status, verifies } from "./Deliveries.support.ts"
@@ -14,6 +15,10 @@ const decodeList = Schema.decodeUnknownSync(
   Schema.Struct({
     items: Schema.Array(Schema.Struct({ replayId: Schema.String, state: Schema.String, made: Schema.Int }))
   })
+)
+
+const deliveriesOf = Schema.decodeUnknownSync(
+  Schema.Struct({ items: Schema.Array(Schema.Struct({ deliveryId: Schema.String })) })
 )
 
 const longAgo = "2026-01-01T00:00:00Z"
@@ -44,12 +49,23 @@ const start = Effect.fnUntraced(function* (deals: number, answer?: Answering) {
   const webhook = (action: string) =>
     runCommand(["webhooks", action, "--project", project.projectId, "--installation", "shop"], { env })
   const shown = (id: string) => Effect.map(command("show", "--delivery", id), documentOf)
-  const dead = Effect.map(command("list", "--status", "dead"), (ended) =>
-    Schema.decodeUnknownSync(Schema.Struct({ items: Schema.Array(Schema.Struct({ deliveryId: Schema.String })) }))(
-      documentOf(ended)
-    ).items.map(({ deliveryId }) => deliveryId)
-  )
-  return { ...project, command, replay, replays, ended, repeats, webhook, shown, dead, server }
+  const listed = (...flags: ReadonlyArray<string>) =>
+    Effect.map(command("list", ...flags), (ended) =>
+      deliveriesOf(documentOf(ended)).items.map((item) => item.deliveryId)
+    )
+  return {
+    ...project,
+    command,
+    replay,
+    replays,
+    ended,
+    repeats,
+    webhook,
+    shown,
+    listed,
+    dead: listed("--status", "dead"),
+    server
+  }
 })
 
 layerOf()("a replay", (it) => {
@@ -125,6 +141,18 @@ layerOf()("a replay", (it) => {
     const made = (yield* shop.repeats).filter(({ status }) => status === "delivered")
     assert.lengthOf(made, 2)
     assert.deepStrictEqual(yield* shop.dead, [])
+    // Lists of all states have them, also those of a type.
+    const all = yield* shop.listed()
+    assert.lengthOf(all, 6)
+    assert.deepStrictEqual(yield* shop.listed("--installation", "shop", "--type", created), all)
+    const page = yield* shop.server.send({
+      path: `/api/v1/developer/integrations/shop/outbound-webhook/deliveries?eventType=${created}`,
+      token: shop.token
+    })
+    assert.deepStrictEqual(
+      deliveryPageOf(page).items.map(({ id }) => id),
+      all
+    )
     for (const { id, replayOf } of made) {
       assert.deepInclude(yield* shop.shown(String(replayOf)), { status: "dead", replayedBy: id })
       const { detail } = problemOf(yield* shop.retry("shop", String(replayOf)), 409, "webhook_state_conflict")
