@@ -23,6 +23,7 @@ const replaying = mutating("integrations/deliveries/Replays.ts", "integrations/d
 const due = mutating("integrations/endpoints/WebhookList.ts", "integrations/deliveries/DeliverBacklog")
 
 export const engine = [
+  mutating("integrations/deliveries/DeliveryList.ts", "integrations/deliveries/Replays")(', "replayed"]', "]"),
   due("greatest(due, parked_until, resting_until)", "due"),
   due("ORDER BY ${sql.literal(isBehind)} DESC, due", "ORDER BY due"),
   slots("factor * free[pool] - count", "factor * free[pool]"),
@@ -129,8 +130,18 @@ export const engine = [
   mutating("work/Worker.ts", "work/Worker")("SELECT (classid::bigint << 32)", "SELECT (classid::bigint << 31)"),
   replaying("AND is_over", ""),
   replaying(
-    "(original IS NOT NULL OR occurred_at >= webhook_since)",
-    "true",
+    "(original IS NOT NULL OR occurred_at",
+    "(true OR occurred_at",
+    "integrations/deliveries/Replays.selections"
+  ),
+  replaying(
+    "greatest(webhook_since, now() - ${surelyKept}::float8 * interval '1 millisecond')",
+    "webhook_since",
+    "integrations/deliveries/Replays.selections"
+  ),
+  replaying(
+    "PARTITION BY project_id ORDER BY random()",
+    "ORDER BY random()",
     "integrations/deliveries/Replays.selections"
   ),
   replaying("is_delivered = (replay.status = 'delivered')", "true"),

@@ -17,6 +17,7 @@ import { InstallationNotFound, ValidationFailed, WebhookStateConflict } from "..
 import { type Mutation, plain } from "../../commands/Command.ts"
 import { acting, operated } from "../../operators/Operated.ts"
 import { showWebhook } from "../WebhookControl.ts"
+import { retentionDays } from "./DeliveryMaintenance.ts"
 import { installationAndWebhook, notRetriable } from "./Deliveries.ts"
 import { forkPeriodic } from "../../work/Supervisor.ts"
 import { once } from "../../sql/Database.ts"
@@ -200,19 +201,29 @@ interface Running {
 }
 
 const perRun = 100
+/**
+ * No delivery of an event that is younger than this, in milliseconds, has been pruned. The hour is for the clocks of processes,
+ * which may differ from that of the database.
+ */
+const surelyKept = Duration.toMillis(Duration.days(retentionDays)) - Duration.toMillis(Duration.hours(1))
 /** Maximum number of events that one statement reads. */
 const eventsPerStep = 1_000
 
-/** Lists the running replays of this version, in random order, so that the limit does not leave out the same replays each time. */
-const listRunning = (sql: SqlClient.SqlClient) => sql<Running>`
+/**
+ * Lists running replays of this version: first one of each project, then a second one of each, and so on. The order is random
+ * otherwise, so that the limit does not leave out the same replays each time.
+ */
+export const listRunning = (sql: SqlClient.SqlClient) => sql<Running>`
   SELECT project_id AS "projectId", id, installation_id AS "installationId", until FROM replays
-  WHERE state = 'running' AND pace IS NULL AND ${isAwake(sql, "project_id")} ORDER BY random() LIMIT ${perRun}::int`
+  WHERE state = 'running' AND pace IS NULL AND ${isAwake(sql, "project_id")}
+  ORDER BY row_number() OVER (PARTITION BY project_id ORDER BY random()), random() LIMIT ${perRun}::int`
 
 /**
  * Makes the next deliveries of a replay, the oldest events first, while fewer of its own than twice the concurrency of the
  * endpoint are open. A delivery repeats an earlier one of its event, or is the first: events that occurred while the webhook was
  * disabled have no delivery, and count as dead. An event with an open delivery, or with one that ended after the replay began, is
- * left out. Returns the number of deliveries that were made. A replay whose row another transaction has locked is skipped.
+ * left out, and so is an event without a delivery that is older than `surelyKept`: its delivery may have been pruned. Returns the
+ * number of deliveries that were made. A replay whose row another transaction has locked is skipped.
  */
 export const step = (sql: SqlClient.SqlClient, { id, projectId, until }: Running, concurrency: number) => sql<{
   readonly made: number
@@ -249,7 +260,7 @@ export const step = (sql: SqlClient.SqlClient, { id, projectId, until }: Running
         AND installation_id = replay.installation_id
     ) earlier
     WHERE scanned.type = ANY(replay.event_types) AND scanned.type = ANY(subscribed) AND is_over
-      AND (original IS NOT NULL OR occurred_at >= webhook_since)
+      AND (original IS NOT NULL OR occurred_at >= greatest(webhook_since, now() - ${surelyKept}::float8 * interval '1 millisecond'))
       AND (replay.status = 'all' OR is_delivered = (replay.status = 'delivered'))
     ORDER BY scanned.id LIMIT (SELECT room FROM room)
   ),

@@ -1,10 +1,12 @@
 /** What a replay selects: each selected event is repeated exactly once, in steps that leave few deliveries open. */
 import { assert } from "@effect/vitest"
+import { Effect } from "effect"
 import { type EventType } from "../../../src/api/integrations/Events.ts"
 import { type ReplayFilter } from "../../../src/api/integrations/Replays.ts"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import { firstIdAt } from "../../../src/platform/NewId.ts"
-import { step } from "../../../src/integrations/deliveries/Replays.ts"
+import { retentionDays } from "../../../src/integrations/deliveries/DeliveryMaintenance.ts"
+import { listRunning, step } from "../../../src/integrations/deliveries/Replays.ts"
 import { TestServer } from "../../support/TestServer.ts"
 import { put } from "../../support/Rows.ts"
 import { layerOf, open } from "./Deliveries.support.ts"
@@ -13,12 +15,15 @@ const created = "crm.deal.created.v1"
 const updated = "crm.deal.updated.v1"
 const task = "crm.task.created.v1"
 
-const epoch = Date.parse("2026-01-01T00:00:00Z")
+const day = 24 * 3_600_000
+const recently = Date.now() - day
+/** Deliveries of this time that were finished at once have been pruned. */
+const longAgo = Date.now() - (retentionDays + 1) * day
 
 /** When an event occurred, in milliseconds, and the state of its delivery; `none` if it has no delivery to the installation. */
 type Stored = readonly [at: number, status: string, type?: EventType, installation?: string]
 
-/** The webhooks were made at 10, so what occurred since then and was delivered to no one was missed. */
+/** The webhooks were made at 10, so what occurred since then and was not delivered to `shop` was missed, if it is recent. */
 const stored: Readonly<Record<string, Stored>> = {
   a: [5, "dead"],
   b: [6, "delivered", updated],
@@ -34,7 +39,7 @@ const stored: Readonly<Record<string, Stored>> = {
 }
 
 const selections: ReadonlyArray<
-  readonly [ReplayFilter, ReadonlyArray<EventType>, since: number, until: number, string]
+  readonly [ReplayFilter, ReadonlyArray<EventType>, since: number, until: number, string, epoch?: number]
 > = [
   ["all", [created, updated], 0, 20, "abfhijk"],
   ["dead", [created, updated], 0, 20, "afhijk"],
@@ -43,14 +48,16 @@ const selections: ReadonlyArray<
   ["dead", [created], 5, 12, "af"],
   ["all", [created, updated], 6, 7, "b"],
   ["all", [created, updated], 7, 10, ""],
-  ["all", [created, updated], 12, 12, ""]
+  ["all", [created, updated], 12, 12, ""],
+  ["all", [created, updated], 0, 20, "abijk", longAgo],
+  ["dead", [created, updated], 0, 20, "aijk", longAgo]
 ]
 
 layerOf({}, "api")("a replay", (it) => {
   it.effect("repeats exactly what is selected, each once, and has at most its number of deliveries open", function* () {
     const server = yield* TestServer
     const { sql } = server
-    for (const [filter, eventTypes, since, until, expected] of selections) {
+    for (const [filter, eventTypes, since, until, expected, epoch = recently] of selections) {
       const project = yield* open(server, ["shop", "other"])
       const projectId = ProjectId.make(project.projectId)
       for (const shop of ["shop", "other"]) yield* project.subscribe(shop, "http://127.0.0.1:9/", [created, updated])
@@ -104,6 +111,28 @@ layerOf({}, "api")("a replay", (it) => {
         SELECT event_id AS "eventId" FROM deliveries WHERE project_id = ${projectId} AND replay_id = 'rpl'`
       const repeated = repeats.map(({ eventId }) => names.get(eventId)).toSorted()
       assert.strictEqual(repeated.join(""), expected, `${filter} ${eventTypes.join()} ${since} ${until}`)
+    }
+  })
+
+  it.effect("is in each round while fewer projects than its limit have some, however many another has", function* () {
+    const server = yield* TestServer
+    const { sql } = server
+    const [busy, other] = [yield* open(server), yield* open(server)]
+    for (const project of [busy, other]) yield* project.subscribe("shop", "http://127.0.0.1:9/")
+    const start = (projectId: string, count: number) =>
+      Effect.orDie(sql`
+        INSERT INTO replays (project_id, id, installation_id, since, until, event_types, status, state, position, created_at)
+        SELECT ${projectId}, 'rpl_' || n, 'shop', now(), now(), '{}', 'all', 'running', 'evt_', now()
+        FROM generate_series(1, ${count}::int) n`)
+    yield* start(busy.projectId, 5_000)
+    yield* start(other.projectId, 1)
+    for (let n = 0; n < 3; n++) {
+      const listed = yield* Effect.orDie(listRunning(sql))
+      assert.lengthOf(listed, 100)
+      assert.lengthOf(
+        listed.filter(({ projectId }) => projectId === other.projectId),
+        1
+      )
     }
   })
 })
