@@ -82,7 +82,7 @@ export const move = Effect.fn("Moves.move")(function* (options: Options, sealed:
 const from = Effect.fnUntraced(function* (sides: Sides, { isDeleted, state }: Mark, report: Report) {
   const { projectId } = sides
   const moved: Moved = { projectId, state: "switched", rows: null, fencedMs: null }
-  if (state === "switched") return yield* clean(sides, report)
+  if (state === "switched") return yield* clean(sides, isDeleted, report)
   if (state === "switching") {
     yield* report("switch", "the target takes over")
     yield* handOver(sides)
@@ -154,14 +154,21 @@ const release = Effect.fnUntraced(function* (sides: Sides) {
   yield* step(sides, "handed_over")
 })
 
-const clean = Effect.fnUntraced(function* (sides: Sides, report: Report) {
+const clean = Effect.fnUntraced(function* (sides: Sides, isDeleted: boolean, report: Report) {
   const { projectId, source, target } = sides
-  // In the state `arriving`, the target has never served the project. Otherwise the target has served the project, and may have
-  // deleted it or moved it on since.
-  if (isArriving(yield* markOf(target, projectId), sides)) {
+  const there = yield* markOf(target, projectId)
+  // In the state `arriving`, the target has never served the project.
+  if (isArriving(there, sides)) {
     return yield* refused(
       `The target does not serve project ${projectId}, as if it had been restored to a time before the switch`,
       "The source still has all of its records. Restore the target to a later time, and run again"
+    )
+  }
+  // The source may have the only copy, unless a run has begun to delete it, or an operator has confirmed that it may be deleted.
+  if (there === undefined && !isDeleted) {
+    return yield* refused(
+      `The target has no project ${projectId}: it was restored to a time before the move, or has deleted the project or moved it on`,
+      "The source still has all of its records. deploy/CELLS.md says how it takes the project back, and how to confirm that it is to be deleted"
     )
   }
   yield* report("clean", "deleting the project at the source")

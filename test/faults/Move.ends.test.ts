@@ -1,7 +1,9 @@
 /** Moves that end before their switch, and what a move waits for (contract §18). */
 import { assert } from "@effect/vitest"
+import { Effect } from "effect"
 import { setTimeout as sleep } from "node:timers/promises"
 import { beforeAll, describe, it } from "vitest"
+import { run } from "../cli/Cli.support.ts"
 import { held } from "../contract/Messages.support.ts"
 import { ok } from "../integrations/deliveries/Deliveries.support.ts"
 import { eventually } from "../support/Waiting.ts"
@@ -93,6 +95,30 @@ describe("the move of a project", { timeout: 400_000 }, () => {
     assert.include(refused.stderr, `The target does not serve project ${id}`)
     await source.query(`UPDATE projects SET move_state = 'switching' WHERE project_id = '${id}'`)
     assert.strictEqual((await move(source, target, id)).state, "switched")
+  })
+
+  it("is not deleted at the source while the target has no such project, unless an operator confirms it", async () => {
+    const { id, token } = await openProject(source.databaseUrl)
+    const moveAndDelete = async () => {
+      const moved = await move(source, target, id)
+      assert.deepStrictEqual([moved.status, moved.state], [0, "switched"], moved.stderr)
+      const remove = run(["project", "delete", "--project", id, "--confirm", id], { env: target.env })
+      assert.strictEqual((await Effect.runPromise(remove)).status, 0)
+    }
+    await moveAndDelete()
+    const refused = await move(source, target, id)
+    assert.strictEqual(refused.status, 1)
+    assert.include(refused.stderr, `The target has no project ${id}`)
+    // The source takes it back, as after a restore of the target.
+    await source.query(`UPDATE projects SET move_state = 'fenced' WHERE project_id = '${id}'`)
+    assert.strictEqual((await move(source, target, id, "--abort")).state, "aborted")
+    await eventually(async () =>
+      assert.strictEqual((await createClient(source.url, token, "taken-back", "Works")).status, 201)
+    )
+    await moveAndDelete()
+    await source.query(`UPDATE projects SET deleted_at = now() WHERE project_id = '${id}'`)
+    assert.strictEqual((await move(source, target, id)).state, "cleaned")
+    assert.deepStrictEqual(await source.traces(id), { rows: [], made: [] })
   })
 
   it("is not handed over to a target that has lost its subscription, and can then be taken back", async () => {

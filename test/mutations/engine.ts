@@ -158,6 +158,7 @@ export const engine = [
   mutating("cells/Checks.ts", "faults/Move.ends")("until: ([row]) => row?.count === 0", "until: () => true"),
   mutating("cells/Checks.ts", "cells/Moves")("worker_id IS NOT NULL OR", "worker_id IS NULL OR"),
   mutating("cells/Checks.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
+  mutating("cells/Moves.ts", "faults/Move.ends")("there === undefined && !isDeleted", "false"),
   mutating("cells/Moves.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
   mutating("operators/Refusals.ts", "integrations/deliveries/Replays.moved")(
     "AND ${livesHere(sql, sql`move_state`)}\n    FOR KEY SHARE",
