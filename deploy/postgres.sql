@@ -1,6 +1,8 @@
 -- The role and the database of the service, for PostgreSQL 15 or later. Run it once, as a superuser:
 --
---   psql --set password="$(openssl rand -hex 16)" --file postgres.sql postgres
+--   password=$(openssl rand -hex 16)
+--   psql --set password="$password" --file postgres.sql postgres
+--   echo "DATABASE_URL=postgres://developer_api:$password@localhost/developer_api"
 --
 -- The role owns its database and nothing else: it is no superuser, and creates neither roles nor databases.
 CREATE ROLE developer_api LOGIN PASSWORD :'password';
