@@ -7,6 +7,7 @@ import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { giveUpMessages } from "../messaging/Attempts.ts"
 import { batch } from "../work/Retention.ts"
 import { isAwake } from "../platform/Moves.ts"
+import { later } from "../sql/Times.ts"
 import { eventsOf } from "../crm/ClientColumns.ts"
 import { messageId } from "./Runner/Release.ts"
 
@@ -134,9 +135,6 @@ export const pruneAudiences = (sql: Sql, horizon: Date) => {
   return Effect.map(Effect.all([giveUp, pruneAbandoned, pruneEnded]), (steps) => steps.flat().some(({ more }) => more))
 }
 
-/** Maximum number of erasures that one statement serves. */
-const served = 20
-
 const most = String(batch)
 
 /**
@@ -144,17 +142,21 @@ const most = String(batch)
  * providers and receivers of events have answered, which may repeat them. Until then, `getDelivery` can show what a receiver has answered,
  * and no other operation shows any of these (contract §7).
  *
- * A statement that began before the erasure may store a text after a pass: a send, a released recipient, a result. So a last pass comes a
- * minute later, when all of them have ended: an erasure is removed when a pass after `horizon` finds none. What another transaction has
- * locked is found by the next run. Returns whether more may be left.
+ * A statement that began before the erasure may store a text after a pass: a send, a released recipient, a result. So a last pass comes
+ * later, when all of them have ended: an erasure is removed when a pass finds none `age` milliseconds after it, by the database's clock. What
+ * another transaction has locked is found by the next run. Returns whether more may be left.
+ *
+ * The cost grows with the audiences of the project. So each statement serves one erasure, in a random order: one that takes too long for a
+ * statement does not keep those of other projects waiting.
  */
-export const eraseTexts = (sql: Sql, horizon: Date) =>
-  Effect.map(
+export const eraseTexts = (sql: Sql, age: number) => {
+  const horizon = later(sql, sql`now()`, -age)
+  return Effect.map(
     sql<Pruned>`
   WITH erasure AS MATERIALIZED (
     SELECT project_id, id AS erasure_id, client_id, conversation_ids, erased_at FROM erasures
     WHERE (NOT passed OR erased_at < ${horizon}) AND ${isAwake(sql, "project_id")}
-    ORDER BY project_id, id LIMIT ${sql.literal(String(served))} FOR UPDATE SKIP LOCKED
+    ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED
   ),
   ${messages(sql)},
   ${deliveries(sql)},
@@ -178,6 +180,7 @@ export const eraseTexts = (sql: Sql, horizon: Date) =>
     OR EXISTS (SELECT FROM open_endpoint) AS more`,
     ([row]) => row?.more === true
   )
+}
 
 /**
  * The messages of the client's conversations and of campaigns. The id of a campaign's message derives from audience, client, route

@@ -45,7 +45,7 @@ export const retentions: ReadonlyArray<Retention> = [
     kept: ({ idempotencyRetention, messageRetention }) => Duration.max(messageRetention, idempotencyRetention),
     step: pruneAudiences
   },
-  { name: "erased texts", kept: () => Duration.minutes(1), step: eraseTexts },
+  { name: "erased texts", kept: () => Duration.minutes(1), step: (sql, _, age) => eraseTexts(sql, age) },
   {
     name: "deliveries retention",
     kept: () => Duration.days(retentionDays),

@@ -51,8 +51,11 @@ export interface Retention {
   readonly name: string
   /** The time for which the records are kept. */
   readonly kept: (settings: Settings["Service"]) => Duration.Duration
-  /** Deletes some records from before `horizon`. If it returns true, more may be left, and the next step follows at once. */
-  readonly step: (sql: SqlClient.SqlClient, horizon: Date) => Effect.Effect<boolean, SqlError.SqlError>
+  /**
+   * Deletes some records from before `horizon`, by the clock of this process, or of an age in milliseconds. If it returns true, more may be
+   * left, and the next step follows at once.
+   */
+  readonly step: (sql: SqlClient.SqlClient, horizon: Date, age: number) => Effect.Effect<boolean, SqlError.SqlError>
 }
 
 /** Runs a step of each kind once a minute. */
@@ -63,7 +66,7 @@ export const pruning = (retentions: ReadonlyArray<Retention>) =>
       const settings = yield* Settings
       for (const { kept, name, step } of retentions) {
         const age = Duration.toMillis(kept(settings))
-        const pruned = Effect.flatMap(Clock.currentTimeMillis, (now) => step(sql, new Date(now - age)))
+        const pruned = Effect.flatMap(Clock.currentTimeMillis, (now) => step(sql, new Date(now - age), age))
         yield* forkPeriodic(name, { interval: pause }, untraced(pruned))
       }
     })

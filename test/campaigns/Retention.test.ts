@@ -2,7 +2,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { ConfigProvider, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import { pruneAudiences } from "../../src/campaigns/Retention.ts"
+import { eraseTexts, pruneAudiences } from "../../src/campaigns/Retention.ts"
 import { settleMessage } from "../../src/messaging/Messages.ts"
 import { Operator } from "../../src/operators/Audit.ts"
 import { pruners } from "../../src/service/StoredData.ts"
@@ -48,6 +48,15 @@ const putCampaign = Effect.fnUntraced(function* (project: string, id: string, st
     INSERT INTO campaigns (project_id, id, name, status, primary_template_id, primary_template_version, primary_channel_id,
       audience_id, scheduled_for, sends_per_minute, created_at, updated_at)
     VALUES (${project}, ${id}, ${id}, ${status}, 'template', 1, 'channel', ${id}, ${at}, 1, ${at}, ${at})`
+})
+
+/** Inserts a project with an erasure without texts; returns the query of its erasures. */
+const putErasures = Effect.fnUntraced(function* (project: string) {
+  const sql = yield* SqlClient.SqlClient
+  yield* makeProject(project)
+  yield* sql`
+    INSERT INTO erasures (project_id, id, client_id, conversation_ids) VALUES (${project}, 'erasure', 'client', '{}')`
+  return sql<{ readonly passed: boolean }>`SELECT passed FROM erasures WHERE project_id = ${project}`
 })
 
 /** Messages of the recipients that are removed, and the status of each then. */
@@ -198,5 +207,34 @@ layer(TestDatabase.layer)("the retention of audiences", (it) => {
     assert.deepStrictEqual(yield* own, ["d old 0", "d running 0"])
     yield* pruneAudiences(sql, new Date(now + 1))
     assert.deepStrictEqual(yield* own, ["d running 0"])
+  })
+
+  it.effect("keeps an erasure for a minute of the database's time, whatever the clock of the process", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const erasures = yield* putErasures("e")
+    yield* TestClock.setTime(new Date("2100-01-01").getTime())
+    yield* Layer.build(pruner)
+    yield* erasures.pipe(Effect.repeat({ until: (rows) => rows.every(({ passed }) => passed) }))
+    yield* TestClock.adjust(Duration.minutes(1))
+    yield* TestClock.withLive(Effect.sleep("200 millis"))
+    assert.lengthOf(yield* erasures, 1)
+    yield* sql`UPDATE erasures SET erased_at = now() - interval '1 minute'`
+    yield* Effect.andThen(TestClock.adjust(Duration.minutes(1)), erasures).pipe(
+      Effect.repeat({ until: ({ length }) => length === 0 })
+    )
+  })
+
+  it.effect("serves the erasures of a project although those of another fail", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [failing, other] = [yield* putErasures("f"), yield* putErasures("g")]
+    yield* sql`
+      CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE 'too much for one statement'; END
+      $$`
+    yield* sql`
+      CREATE TRIGGER fail BEFORE UPDATE ON erasures FOR EACH ROW WHEN (OLD.project_id = 'f') EXECUTE FUNCTION fail()`
+    // Each has one chance in two: 64 in a row do not all miss it.
+    yield* Effect.repeat(Effect.ignore(eraseTexts(sql, 60_000)), { times: 64 })
+    assert.deepStrictEqual([yield* failing, yield* other], [[{ passed: false }], [{ passed: true }]])
   })
 })

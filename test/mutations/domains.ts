@@ -110,6 +110,7 @@ export const domains = [
   attempts("AND ranked.address <> '' ", "", "contract/Erased"),
   mutating("campaigns/Runner/Release.ts", "contract/Erased")(") = ''", ") = 'gone'"),
   mutating("campaigns/Retention.ts", "campaigns/Retention")("AND status = 'unknown' LIMIT 1", "AND false LIMIT 1"),
+  mutating("campaigns/Retention.ts", "campaigns/Retention")("ORDER BY random()", "ORDER BY project_id"),
   mutating("messaging/Messages.ts", "campaigns/Retention")(
     "SET abandoned_at = ${at}",
     "SET abandoned_at = audiences.abandoned_at"

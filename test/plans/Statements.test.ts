@@ -46,7 +46,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/integrations/deliveries/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
     "src/integrations/deliveries/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
     // Erasures of the last two minutes.
-    "src/campaigns/Retention.ts eraseTexts: filters erasures below a limit",
+    "src/campaigns/Retention.ts eraseTexts: reads all of erasures",
     // Once for each start of a worker, of a table with a row for each command of an operator.
     "src/integrations/deliveries/Replays.ts endFormer: reads all of replays",
     "src/integrations/deliveries/Replays.ts listRunning: sorts replays below a limit",

@@ -232,7 +232,8 @@ layer(api, { excludeTestServices: true })("the counts of attempts", (it) => {
       INSERT INTO attempt_minutes (project_id, minute, worker_id, delivered, bucket, attempts)
       VALUES (${project.projectId}, now() - interval '7 days 23 hours', 1, true, 0, 5)`
     const pruner = retentions.find(({ name }) => name === "attempt minutes retention") ?? assert.fail()
-    assert.isFalse(yield* pruner.step(sql, new Date(Date.now() - Duration.toMillis(Duration.days(attemptDays)))))
+    const age = Duration.toMillis(Duration.days(attemptDays))
+    assert.isFalse(yield* pruner.step(sql, new Date(Date.now() - age), age))
     assert.deepStrictEqual(yield* counts(project.projectId), [
       { delivered: false, attempts: 9 },
       { delivered: true, attempts: 8 }
