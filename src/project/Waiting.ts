@@ -25,25 +25,52 @@ const bounded = (sql: SqlClient.SqlClient, table: string, condition: Statement.F
   sql`(SELECT count(*)::int FROM (SELECT FROM ${sql(table)} WHERE ${condition} LIMIT ${maxCount}::int) counted)`
 
 /**
- * Finds the first `maxProjects` projects, and one more, with a record that waits for an operator. Leaves out projects whose
- * background work a move has stopped (`isAwake`), because another database may serve them. Counts end at `maxCount`. Of the
- * messages of unknown outcome, reads the oldest, because a newer one may still get another attempt.
+ * A query of the projects with a record that meets a condition, in the order of their ids. The next project is looked up by an index, so
+ * no further record of a project is read. Leaves out projects whose background work a move has stopped (`isAwake`), because another
+ * database may serve them.
+ */
+const projectsWith = (sql: SqlClient.SqlClient, table: string, condition: string) => {
+  const next = (after: string) => sql`
+    SELECT project_id FROM ${sql(table)} WHERE ${sql.literal(condition + after)} ORDER BY project_id LIMIT 1`
+  return sql`
+    WITH RECURSIVE found AS (
+      (${next("")})
+      UNION ALL
+      SELECT next.project_id FROM found, LATERAL (${next(` AND ${table}.project_id > found.project_id`)}) AS next
+    )
+    SELECT project_id FROM found WHERE ${isAwake(sql, "project_id")}`
+}
+
+/** States what the index `campaigns_by_status` states, though it is always true. */
+const isPaused = "status = 'paused' AND created_at > '-infinity'"
+
+/**
+ * Finds the first `maxProjects` projects, and one more, with a record that waits for an operator. Begins with the records that wait, as
+ * most projects have none. Counts end at `maxCount`. Of the messages of unknown outcome, reads the oldest, because a newer one may
+ * still get another attempt.
  */
 export const waiting = (sql: SqlClient.SqlClient) => {
   const of = (table: string, condition: string) =>
     bounded(sql, table, sql.literal(`${table}.project_id = projects.project_id AND ${condition}`))
+  const first = (table: string, condition: string) =>
+    sql`(${projectsWith(sql, table, condition)} LIMIT ${maxProjects + 1}::int)`
   return sql<Waiting>`
     SELECT project_id AS "projectId", dead, unknown, disabled, paused, looked = ${maxCount}::int AS "hasMore"
-    FROM projects, LATERAL (
+    FROM (
+      ${first("deliveries", isDead)} UNION ${first("webhooks", "NOT enabled")} UNION ${first("campaigns", isPaused)}
+      -- All of them, because not every message of unknown outcome needs a decision.
+      UNION (${projectsWith(sql, "messages", "status = 'unknown'")})
+      ORDER BY project_id OFFSET 0
+    ) projects, LATERAL (
       SELECT ${of("deliveries", isDead)} AS dead, ${of("webhooks", "NOT enabled")} AS disabled,
-        ${of("campaigns", "status = 'paused'")} AS paused, messages.* FROM (
+        ${of("campaigns", isPaused)} AS paused, messages.* FROM (
           SELECT count(*)::int AS looked, (count(*) FILTER (WHERE ${sql.literal(needsDecision)}))::int AS unknown FROM (
             SELECT * FROM messages WHERE messages.project_id = projects.project_id AND status = 'unknown'
             ORDER BY created_at, id LIMIT ${maxCount}::int
           ) messages
         ) messages OFFSET 0
     ) waiting
-    WHERE dead + unknown + disabled + paused > 0 AND ${isAwake(sql, "project_id")}
+    WHERE dead + unknown + disabled + paused > 0
     ORDER BY project_id LIMIT ${maxProjects + 1}::int`
 }
 

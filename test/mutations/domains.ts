@@ -248,7 +248,7 @@ export const domains = [
   ),
   mutating("operators/Search.ts", "console/Lists")("AND id < ${below}", ""),
   mutating("integrations/deliveries/DeliveryList.ts", "console/Overview")("AND replayed_by IS NULL AND", "AND"),
-  mutating("project/Waiting.ts", "console/Overview")('paused > 0 AND ${isAwake(sql, "project_id")}', "paused > 0"),
+  mutating("project/Waiting.ts", "console/Overview")('FROM found WHERE ${isAwake(sql, "project_id")}', "FROM found"),
   mutating("console/Layout.ts", "console/Browser")('href="#content"', 'href="#main"'),
   mutating("project/Offboarding.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
   mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),

@@ -97,16 +97,16 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   ],
   "projects at rest, which are few": [
     "src/work/Retention.ts prune: filters projects below a limit",
-    "src/service/StoredData.ts retentions: filters projects below a limit",
-    "src/project/Waiting.ts waiting: filters projects below a limit"
+    "src/service/StoredData.ts retentions: filters projects below a limit"
   ],
   "the attempts of a project in a period of at most seven days": [
     "src/integrations/deliveries/DeliveryMetrics.ts readAttempts: reads attempt_minutes without a limit by attempt_minutes_pkey"
   ],
-  "the first projects with something to show, whose campaigns and webhooks are counted, and 10,000 enabled webhooks": [
+  "the first projects with a disabled webhook or a paused campaign, and 10,000 enabled webhooks": [
     "src/project/Waiting.ts countEndpoints: reads all of webhooks",
-    "src/project/Waiting.ts waiting: filters campaigns below a limit",
-    "src/project/Waiting.ts waiting: filters webhooks below a limit"
+    "src/project/Waiting.ts waiting: filters webhooks below a limit",
+    // Reads the index alone: some 20 ms for 300,000 campaigns of 50,000 projects.
+    "src/project/Waiting.ts waiting: skips a column of campaigns_by_status"
   ]
 }
 
