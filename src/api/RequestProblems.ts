@@ -91,7 +91,8 @@ export class UnsupportedMediaType extends problem<UnsupportedMediaType>()("unsup
 }) {}
 export class MisdirectedRequest extends problem<MisdirectedRequest>()("misdirected_request", 421, {
   title: "The Host header names another server.",
-  detail: "This port is reached by a name or an address of the loopback, or by one of ADMIN_ALLOWED_HOSTS."
+  detail:
+    "This port is reached by a name or an address of the loopback, by ADMIN_HOST or by one of ADMIN_ALLOWED_HOSTS."
 }) {}
 export class RateLimitExceeded extends problem<RateLimitExceeded>()("rate_limit_exceeded", 429, {
   title: "The project has sent too many requests.",

@@ -11,7 +11,7 @@ import * as Docs from "../documents/Docs.ts"
 import * as Health from "./Health.ts"
 import * as JsonBody from "../http/path/JsonBody.ts"
 import * as Lifecycle from "./Lifecycle.ts"
-import { adminUrl, hasName, isLoopbackHost, keep } from "../http/edge/AdminAddress.ts"
+import { adminUrl, isLoopbackHost, isOneOf, keep } from "../http/edge/AdminAddress.ts"
 import * as Mcp from "../http/mcp/Mcp.ts"
 import { adminRoutes, mainRoutes, type Methods, metricsRoutes, workerRoutes } from "./Routes.ts"
 import * as NodeServer from "../http/edge/NodeServer.ts"
@@ -104,7 +104,7 @@ const admin = Layer.unwrap(
     return port(
       Layer.mergeAll(PrometheusMetrics.layerHttp(), layer, toConsole),
       adminRoutes(paths),
-      (host) => isLoopbackHost(host) || hasName(host, [adminHost, ...adminAllowedHosts])
+      (host) => isLoopbackHost(host) || isOneOf(host, [adminHost, ...adminAllowedHosts])
     )
   })
 )

@@ -49,7 +49,7 @@ export const server = [
   lifecycle('headers.host === undefined && httpVersion !== "1.0"', "headers.host === undefined"),
   lifecycle("seen |= 1 << at", ""),
   mutating("service/Ports.ts", "http/edge/Loopback")(
-    "isLoopbackHost(host) || hasName(host, [adminHost, ...adminAllowedHosts])",
+    "isLoopbackHost(host) || isOneOf(host, [adminHost, ...adminAllowedHosts])",
     "host !== ''"
   ),
   mcp("if (!isAllowed(headers.origin, publicUrl)) return", "if (publicUrl === '') return"),
@@ -129,6 +129,8 @@ export const server = [
   toolList("map(({ access }) => access.scope).join()", "length.toString()"),
   toolList("refusalOf(credential, access) === undefined", "credential !== access"),
   toolList("end.length + 2 > maxLength", "2 > maxLength"),
+  loopback("=== (address ?? name)", "=== name"),
+  loopback("each.toLowerCase()", "each"),
   loopback('plain.endsWith(".localhost")', 'plain.endsWith("localhost")'),
   mutating("platform/Text.ts", "secrets/SecretBox")("/=_%~-]{6,}", "/=_-]{6,}")
 ]

@@ -32,11 +32,13 @@ export const read = Effect.fnUntraced(function* (dataDir: string) {
   return yield* Effect.option(Effect.map(fs.readFileString(yield* fileUnder(dataDir)), (text) => text.trim()))
 })
 
-const authority = /^(?:\[(?<address>[^\]]*)\]|(?<name>[^:]*))(?::\d*)?$/
+const authority = /^(?:\[(?<address>[\da-f:.]*:[\da-f:.]*)\]|(?<name>[^:]*))(?::\d*)?$/
 
-/** Whether a `Host` header, with or without a port, has one of these names. */
-export const hasName = (host: string, names: ReadonlyArray<string>): boolean =>
-  names.includes(authority.exec(host.toLowerCase())?.groups?.["name"] ?? "")
+/** Whether a `Host` header, with or without a port, is one of these names and addresses. */
+export const isOneOf = (host: string, names: ReadonlyArray<string>): boolean => {
+  const { address, name } = authority.exec(host.toLowerCase())?.groups ?? {}
+  return names.some((each) => each.toLowerCase() === (address ?? name))
+}
 
 /** Whether a `Host` header, with or without a port, is a name or an address of the loopback. */
 export const isLoopbackHost = (host: string): boolean => {

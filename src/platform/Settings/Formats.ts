@@ -1,6 +1,7 @@
 /** Schemas that decode the text of settings. */
 import { Duration, Result, Schema, SchemaGetter } from "effect"
 import * as IpInterface from "effect/net/IpInterface"
+import { isIPv6 } from "node:net"
 
 /** The lookahead refuses zero in any unit. */
 const durationPattern = /^(?!0+[a-z])[0-9]{1,9}(?:ms|s|m|h|d)$/
@@ -56,9 +57,9 @@ export const Delays = list((text) => durationPattern.test(text), "a list of dura
   Schema.decodeTo(Schema.Array(Delay))
 )
 
-export const HostNames = list(
-  (text) => /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(text),
-  "a list of host names in lower case, without ports, such as admin.example.com,metrics"
+export const Hosts = list(
+  (text) => /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(text) || isIPv6(text),
+  "a list of hosts in lower case, without ports, such as admin.example.com,metrics,fd00::1"
 )
 
 export const Networks = list(

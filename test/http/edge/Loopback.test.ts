@@ -1,5 +1,6 @@
 import { assert, it, layer } from "../../support/Vitest.ts"
 import { Effect } from "effect"
+import { isOneOf } from "../../../src/http/edge/AdminAddress.ts"
 import { Answer, Unread } from "../../../src/http/edge/InFlight.ts"
 import { codeOf, problemOf } from "../../support/ContractAnswers.ts"
 import { send } from "../../support/ContractHttp.ts"
@@ -64,14 +65,30 @@ it.live("an admin server on the loopback answers requests to the loopback alone"
 it.live(
   "an admin server on every address answers requests to the loopback and to the names that are allowed",
   function* () {
-    const ask = yield* start({ ADMIN_HOST: "0.0.0.0", ADMIN_ALLOWED_HOSTS: "admin.example.com, metrics" })
-    const allowed = ["admin.example.com", "Admin.Example.com:9090", "metrics:1", "0.0.0.0:9090"]
+    const ask = yield* start({ ADMIN_HOST: "0.0.0.0", ADMIN_ALLOWED_HOSTS: "admin.example.com, metrics, fd00::1" })
+    const allowed = ["admin.example.com", "Admin.Example.com:9090", "metrics:1", "0.0.0.0:9090", "[FD00::1]:9090"]
     for (const host of [...own, ...allowed]) assert.strictEqual((yield* ask(host, "/metrics")).status, 200, host)
-    for (const host of [...foreign, "a.admin.example.com", "[metrics]"]) {
+    for (const host of [...foreign, "a.admin.example.com", "[metrics]", "fd00::1", "[fd00::2]"]) {
       assert.strictEqual((yield* ask(host, "/metrics")).status, allowed.includes(`${host}:9090`) ? 200 : 421, host)
     }
   }
 )
+
+it("an admin server answers by its own address, also if that is of IPv6 or has a capital letter", () => {
+  const isOwn = (host: string) => isOneOf(host, ["FD00::1", "Admin.Example.com"])
+  assert.deepStrictEqual(
+    [
+      "[fd00::1]:9090",
+      "[FD00::1]",
+      "admin.example.com:9090",
+      "ADMIN.example.com",
+      "fd00::1",
+      "[fd00::2]",
+      "[fd00::1"
+    ].map(isOwn),
+    [true, true, true, true, false, false, false]
+  )
+})
 
 const mebibyte = 1024 * 1024
 
