@@ -1,9 +1,10 @@
 /** The tables of `src/api/CONTRACT.md` agree with the code. `contract/Campaigns.states` reads that of campaigns. */
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Predicate, Schema } from "effect"
+import { OpenApi } from "effect/http-api"
 import * as HttpApi from "effect/http-api/HttpApi"
 import { Access } from "../../src/api/Access.ts"
-import { Api } from "../../src/api/Api.ts"
+import { Api, endpoints } from "../../src/api/Api.ts"
 import { eventTypes } from "../../src/api/integrations/Events.ts"
 import * as Problems from "../../src/api/Problems.ts"
 import { contract, operations, rowsOf } from "../contract/Operations.ts"
@@ -23,6 +24,18 @@ describe("the contract", () => {
       }
     })
     assert.deepStrictEqual(listed.toSorted(), declared.toSorted())
+  })
+
+  it("names the ids of campaigns that other paths hide", () => {
+    const { getCampaign } = Object.fromEntries(endpoints().map(({ endpoint }) => [endpoint.identifier, endpoint]))
+    const { annotations, path } = getCampaign ?? assert.fail()
+    const hidden = endpoints().flatMap(({ endpoint }) => {
+      const [, id = ""] = endpoint.path.split(path.replace(":campaignId", ""))
+      return endpoint.method !== "GET" || id === "" || /[:/]/.test(id) ? [] : [id]
+    })
+    assert.deepStrictEqual(hidden.toSorted(), ["audience-segments", "templates"])
+    const description = Context.getUnsafe(annotations, OpenApi.Description)
+    for (const id of hidden) assert.include(description, `\`${id}\``)
   })
 
   it("lists every problem with its status", () => {

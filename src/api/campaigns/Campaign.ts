@@ -132,5 +132,6 @@ export const getCampaign = HttpApiEndpoint.get("getCampaign", `${path}/:campaign
   .annotate(
     OpenApi.Description,
     "Reads a campaign: its state and its progress. The states `completed` and `cancelled` are final. The `etag` is the version of the " +
-      "campaign, which `rename` and `delete` take as `expectedVersion`. This operation cannot read a campaign with the id `audience-segments`; `listCampaigns` shows it."
+      "campaign, which `rename` and `delete` take as `expectedVersion`. A campaign with the id `audience-segments` or `templates` is " +
+      "shown by `listCampaigns` alone."
   )

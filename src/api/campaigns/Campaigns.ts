@@ -178,8 +178,8 @@ export class CampaignsGroup extends HttpApiGroup.make("campaigns")
         "Changes, schedules, pauses, resumes, cancels, copies or deletes a campaign: runs the command that `operation` " +
           "selects. Each command is allowed in these states, and moves the campaign as " +
           `shown:\n\n${table}\n\nIn every other state the command answers \`campaign_state_conflict\`. A command that ` +
-          "changes nothing answers `changed: false`; `freeze_audience` always takes a new snapshot. If there are several conflicts, " +
-          "the first in this order is reported: state, version, references (missing ones, then a revoked channel), schedule, readiness.\n\n" +
+          "changes nothing answers `changed: false`; `freeze_audience` always takes a new snapshot, in up to 30 s. If there are several " +
+          "conflicts, the first in this order is reported: state, version, references (missing ones, then a revoked channel), schedule, readiness.\n\n" +
           "`schedule` takes a time in the project's time zone, or null for now. A past time, an impossible date, or a " +
           "time that a change to daylight-saving time skips is `schedule_invalid`; of a time that occurs twice, the earlier " +
           "one is meant. `schedule` needs a complete primary route and a frozen audience with eligible recipients. `duplicate` copies the " +
