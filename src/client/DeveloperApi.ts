@@ -49,9 +49,9 @@ export const bearerLayer = (
  * The developer API: `api.<group>.<operation>(request)` for every operation, and `….items(request)` for the records of all pages
  * of a list, read page by page.
  *
- * A mutation without an `idempotency-key` gets a new one. Lost connections, 429 and 503 are retried with the same key, within
- * the limits of `retry`. If the program itself may repeat a command, it has to pass a key, because each call without a key is
- * another command. The service checks each request: `validation_failed` names all faults with their locations.
+ * A mutation without an `idempotency-key` gets a new one. Lost connections, 429, 502, 503 and 504 are retried with the same
+ * key, within the limits of `retry`. If the program itself may repeat a command, it has to pass a key, because each call without a
+ * key is another command. The service checks each request: `validation_failed` names all faults with their locations.
  */
 export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("developer-api/DeveloperApi") {
   /** Uses `FetchHttpClient.Fetch`, by default the platform's `fetch`. */
