@@ -9,6 +9,7 @@ import { MethodNotAllowed, MisdirectedRequest, RouteNotFound, ValidationFailed }
 import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { RefusedRequests } from "../http/auth/RefusedRequests.ts"
+import { leftOut, makeAdmits } from "../telemetry/Logging.ts"
 import { makeRecord } from "./Metrics.ts"
 import { Drain, Unread } from "../http/edge/InFlight.ts"
 import { outcomeUnknown, type Problem, problemOf, problemResponse } from "../http/path/ProblemResponse.ts"
@@ -216,28 +217,6 @@ const idsOf = ({ caller, id, namedKeyId }: CurrentRequestShape) => ({
     : { project_id: caller.projectId, key_id: caller.keyId })
 })
 
-/** Lines of one kind that the access log has at once, before it has one a second. */
-const burst = 50
-
-/**
- * Makes a function that decides whether a line of a kind is logged, so that a flood does not fill the log. It returns the number of
- * lines that were left out before this one; undefined if this one is left out. Kinds are statuses and problems, so they are few.
- */
-const makeAdmits = () => {
-  const kinds = new Map<string, { at: number; room: number; left: number }>()
-  return (kind: string, now: number): number | undefined => {
-    const known = kinds.get(kind) ?? { at: now, room: burst, left: 0 }
-    kinds.set(kind, known)
-    known.room = Math.min(burst, known.room + (now - known.at) / 1_000)
-    known.at = now
-    if (known.room < 1) return void known.left++
-    known.room--
-    const { left } = known
-    known.left = 0
-    return left
-  }
-}
-
 /** Maximum number of characters of a path in the access log. */
 const maxShown = 256
 
@@ -258,7 +237,7 @@ const report = (request: Request, current: CurrentRequestShape, status: number, 
   const logged = Effect.annotateLogs(log, {
     ...idsOf(current),
     address: remoteAddress,
-    ...(left === 0 ? {} : { left_out: left })
+    ...leftOut(left)
   })
   return problem === undefined ? logged : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), logged)
 }

@@ -4,6 +4,7 @@ import { type SqlClient, SqlError } from "effect/sql"
 import { ServiceUnavailable } from "../api/Problems.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
+import { logOften } from "../telemetry/Logging.ts"
 import { gauge, histogram, MetricsEnabled } from "../telemetry/Telemetry.ts"
 
 /**
@@ -48,13 +49,17 @@ export const isUnavailable = ({ reason }: SqlError.SqlError) =>
   reason._tag === "StatementTimeoutError" ||
   /^(57P0[1-5]|53...|25006)$/.test(codeOf(reason))
 
+export const isDiskFull = ({ reason }: SqlError.SqlError) => codeOf(reason) === "53100"
+
 const codeOf = ({ cause }: SqlError.SqlError["reason"]) =>
   Predicate.hasProperty(cause, "code") ? String(cause.code) : ""
 
 export const unavailable = () => new ServiceUnavailable()
 
 /** A statement changed nothing because of concurrent statements, or because its project is locked. A retry may succeed. */
-export class Contended extends Data.TaggedError("Contended") {}
+export class Contended extends Data.TaggedError("Contended") {
+  override readonly message = "Other statements hold the locks that this one needs."
+}
 
 const isContended = (error: SqlError.SqlError | Contended): boolean =>
   error._tag === "Contended" || contentions.has(error.reason._tag) || codeOf(error.reason) === foreignKeyViolation
@@ -117,7 +122,7 @@ const failOrDie = (error: SqlError.SqlError): Effect.Effect<never, ServiceUnavai
     ? Effect.flatMap(CurrentRequest, (current) => {
         const failed = Effect.fail(unavailable())
         if (current.arrivedAt === undefined) {
-          return Effect.andThen(Effect.logWarning("The database can't be used", error), failed)
+          return Effect.andThen(logOften("The database can't be used", error), failed)
         }
         current.outage = error
         return failed

@@ -58,3 +58,36 @@ export const logging = Layer.unwrap(
     return Logger.layer([logger]).pipe(Layer.provideMerge(Layer.succeed(References.MinimumLogLevel, logLevel)))
   })
 )
+
+/** Lines of one kind that the log has at once, before it has one a second. */
+const burst = 50
+
+/**
+ * Makes a function that decides whether a line of a kind is logged, so that a flood does not fill the log. It returns the number of
+ * lines that were left out before this one; undefined if this one is left out. Kinds have to be few.
+ */
+export const makeAdmits = () => {
+  const kinds = new Map<string, { at: number; room: number; left: number }>()
+  return (kind: string, now: number): number | undefined => {
+    const known = kinds.get(kind) ?? { at: now, room: burst, left: 0 }
+    kinds.set(kind, known)
+    known.room = Math.min(burst, known.room + (now - known.at) / 1_000)
+    known.at = now
+    if (known.room < 1) return void known.left++
+    known.room--
+    const { left } = known
+    known.left = 0
+    return left
+  }
+}
+
+export const leftOut = (lines: number) => (lines === 0 ? {} : { left_out: lines })
+
+const admits = makeAdmits()
+
+/** Logs a failure that may occur many times a second, such as that of each statement while the database is away. */
+export const logOften = (message: string, error: unknown): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    const left = admits(message, performance.now())
+    return left === undefined ? Effect.void : Effect.annotateLogs(Effect.logWarning(message, error), leftOut(left))
+  })

@@ -29,6 +29,7 @@ import { hostname } from "node:os"
 import manifest from "../../package.json" with { type: "json" }
 import { clients } from "../sql/Connections.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
+import { logOften } from "../telemetry/Logging.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
 import { Supervisor } from "./Supervisor.ts"
 
@@ -162,7 +163,7 @@ const make = Effect.fnUntraced(function* (role: Role) {
   yield* supervisor.supervise("worker liveness", { stalledAfter, outlives: true }, (progress) =>
     session(progress).pipe(
       Effect.scoped,
-      Effect.catch((error) => Effect.logWarning("The lock of this worker is lost", error)),
+      Effect.catch((error) => logOften("The lock of this worker is lost", error)),
       Effect.andThen(Effect.sleep(reconnectAfter)),
       Effect.forever,
       untraced

@@ -19,7 +19,7 @@ const toolArguments = mutating("http/mcp/Tools.ts", "contract/Walk.tools")
 const toolList = mutating("http/mcp/Tools.ts", "contract/Walk.tools")
 
 export const server = [
-  mutating("service/Lifecycle.ts", "faults/Start")("if (known.room < 1) return void known.left++", ""),
+  mutating("telemetry/Logging.ts", "telemetry/Logging")("if (known.room < 1) return void known.left++", ""),
   mutating("platform/Settings.ts", "faults/Start")('if (Redacted.isRedacted(value)) return "[redacted]"', ""),
   discovery("withServedLinks(markdown, source, ending)", "markdown"),
   discovery('`${pathname.replace(/\\/$/, "")}/docs`', '"/docs"'),
