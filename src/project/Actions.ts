@@ -256,7 +256,8 @@ export const actions = {
     run: Effect.fnUntraced(function* ({ installation, once, projectId, since, status, type, until }) {
       const asked = { since, until, status, ...(type.length === 0 ? {} : { eventTypes: type }) }
       const replayId = yield* startReplay({ projectId, installationId: installation, once, asked })
-      const message = `Events since ${since} and before ${until} (${status}) are sent again to ${installation}. The list of replays shows the progress of ${replayId}.`
+      const { until: end } = yield* showReplay(projectId, replayId)
+      const message = `Events since ${since} and before ${end} (${status}) are sent again to ${installation}. The list of replays shows the progress of ${replayId}.`
       return { title: "The replay is started", message, document: { replayId } }
     })
   }),

@@ -1,5 +1,5 @@
 /** Measures requests, by route, method, status and protocol, and the process: CPU, memory, the event loop, the clock and Redis. */
-import { Duration, Effect, Metric } from "effect"
+import { Effect, Metric } from "effect"
 import { endpoints } from "../api/Api.ts"
 import { atZero, counter, gauge, histogram, MetricsEnabled } from "../telemetry/Telemetry.ts"
 import { SqlClient } from "effect/sql"
@@ -97,9 +97,16 @@ export const makeMeasure = Effect.gen(function* () {
       Metric.update(delay, p99)
     ])
   })
-  const pinged = Effect.flatMap(Effect.timed(ping), ([duration]) =>
-    Metric.update(limiter, Duration.toMillis(duration) / 1_000)
-  )
+  let askedAt: number | undefined
+  // The time of an answer that does not come grows until the limiter answers again.
+  const pinged = Effect.suspend(() => {
+    askedAt ??= performance.now()
+    const begun = askedAt
+    return Effect.onExit(ping, ({ _tag }) => {
+      if (_tag === "Success") askedAt = undefined
+      return Metric.update(limiter, (performance.now() - begun) / 1_000)
+    })
+  })
   const apart = Effect.flatMap(statement(clockDifference(sql)), (millis) => Metric.update(clock, millis / 1_000))
   return Effect.all([own, Effect.ignore(apart), Effect.ignore(pinged)])
 })

@@ -50,6 +50,8 @@ const act = async (page: Page, { answerWith, dead, projectId }: FilledProject) =
   answerWith(answering)
   await press("Start the replay")
   await shows("The replay is started")
+  // The end is that of the replay, which is not in the future.
+  await page.getByText(/^Events since 2026-01-01.* and before (?!2099)/).waitFor()
   await page.goto(`/console/replays?project=${projectId}`)
   await press("Cancel")
   await press("Cancel the replay")

@@ -49,7 +49,8 @@ export const webhook = projectPage(
         }),
         html`<h2>Health</h2>`,
         facts({
-          State: html`${badge(row.condition)} ${meanings[row.condition]}`,
+          State: html`${badge(row.condition)}
+          ${row.enabled ? meanings[row.condition] : "nothing is sent while the webhook is disabled"}`,
           "Failures in a row": row.failures,
           "Failing since": time(row.failingSince) ?? undefined,
           "Last success": time(row.lastSuccessAt) ?? "never",
