@@ -1,7 +1,7 @@
 /** The command line of operators: finds and loads its commands (contract §13). */
 import { Command, Flag } from "effect/cli"
 import { Context, Effect } from "effect"
-import { cli } from "./Output.ts"
+import { cli } from "../platform/Text.ts"
 
 const modules = {
   project: async () => (await import("./commands/project.ts")).project,

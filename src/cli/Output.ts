@@ -16,9 +16,6 @@ import { CliOutput, Command } from "effect/cli"
 import { withEscapes, withoutInvisible } from "../platform/Text.ts"
 import { randomBytes } from "node:crypto"
 
-/** The beginning of a command line, in usage and examples. */
-export const cli = "npm run --silent cli --"
-
 /**
  * Describes a command. Each key of `examples` has the arguments of an example, after the variables of its environment, and the value
  * says what it does.

@@ -23,10 +23,11 @@ import { keys, project, projects } from "./pages/Projects.ts"
 import { message, messages } from "./pages/Messages.ts"
 import { overview } from "./pages/Overview.ts"
 import { replays, webhook } from "./pages/Webhooks.ts"
+import { RateLimits } from "../http/limits/RateLimits.ts"
 import { makeSessions, type Session, signInPath, withoutCookie } from "../http/auth/OperatorSessions.ts"
 import { style } from "./Style.ts"
 
-type Services = Exclude<ActionServices, Operator> | LongRunning | Settings
+type Services = Exclude<ActionServices, Operator> | LongRunning | RateLimits | Settings
 type Page = (
   sql: SqlClient.SqlClient,
   request: PageRequest

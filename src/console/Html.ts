@@ -1,7 +1,7 @@
 /** Templates of HTML, in which every interpolated text is escaped except the results of templates, and the elements of pages. */
 import { Record } from "effect"
 import type { ActionName } from "../project/Actions.ts"
-import { plural } from "../platform/Text.ts"
+import { duration } from "../platform/Text.ts"
 
 /** HTML that a template has made. */
 export class Html {
@@ -153,14 +153,6 @@ export const idOf = (id: string | null): Cell => {
   if (id === null) return null
   const shown = id.length <= 20 ? id : html`${id.slice(0, 10)}<span>${id.slice(10, -6)}</span>${id.slice(-6)}`
   return html`<code title="${id}">${shown}</code>`
-}
-
-const units = { day: 86_400, hour: 3_600, minute: 60 }
-
-/** A duration in its largest whole unit. */
-export const duration = (seconds: number): string => {
-  const [unit, length] = Object.entries(units).find(([, length]) => seconds >= length) ?? ["second", 1]
-  return plural(Math.floor(seconds / length), unit, `${unit}s`)
 }
 
 /** Returns a function that shows a time relative to `now` (milliseconds), with the exact time in UTC beside it. */

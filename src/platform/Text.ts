@@ -1,6 +1,6 @@
 /**
  * What no text may contain (contract §1), what of a text is not shown (characters that act on a terminal, and secrets), plurals,
- * and hashes of names.
+ * durations, how the commands are run, and hashes of names.
  */
 import { randomInt } from "node:crypto"
 
@@ -43,6 +43,17 @@ export const redactSecrets = (text: string): string =>
   [secret, code, botToken].reduce((rest, pattern) => rest.replace(pattern, "$1[redacted]"), text)
 
 export const plural = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`
+
+const units = { day: 86_400, hour: 3_600, minute: 60 }
+
+/** A duration in its largest whole unit. */
+export const duration = (seconds: number): string => {
+  const [unit, length] = Object.entries(units).find(([, length]) => seconds >= length) ?? ["second", 1]
+  return plural(Math.floor(seconds / length), unit, `${unit}s`)
+}
+
+/** The beginning of a command line, in usage, examples and advice. */
+export const cli = "npm run --silent cli --"
 
 /** The seed is random, so that callers can't choose names with the same hash. */
 const seed = randomInt(2 ** 32)

@@ -1,5 +1,5 @@
 /** The overview with one of each failure on it: every number is compared with a count of the database of its own. */
-import { assert, layer } from "../support/Vitest.ts"
+import { assert, layer, providing } from "../support/Vitest.ts"
 import { Effect, Layer } from "effect"
 import { holding } from "../support/Locks.ts"
 import { open } from "../integrations/deliveries/Deliveries.support.ts"
@@ -141,7 +141,7 @@ layer(server, { excludeTestServices: true })("the overview", (it) => {
     assert.deepStrictEqual([failing, disabled, undecided, paused], [3, 1, 5, 1])
     const summary = textOf(/<p class="summary"[^>]*>([^]*?)<\/p>/.exec(text)?.[1] ?? "")
     const said = new RegExp(
-      `^1 endpoint is behind; ${failing} of ${enabled} endpoints fail, the longest for (\\d+) (seconds?|minutes?); ` +
+      `^1 worker hangs; 1 endpoint is behind; ${failing} of ${enabled} endpoints fail, the longest for (\\d+) (seconds?|minutes?); ` +
         `${disabled} webhook is disabled; ${dead} deliveries are dead; ${undecided} messages need a decision; ` +
         `${paused} campaign is paused; the oldest due delivery has waited 2 hours\\.$`
     ).exec(summary)
@@ -252,7 +252,25 @@ layer(server, { excludeTestServices: true })("the overview", (it) => {
     assert.deepStrictEqual({ delivered: sum("Delivered"), failed: sum("Failed") }, attempts)
     assert.include(text, `aria-label="Attempts: ${attempts.delivered} delivered, ${attempts.failed} failed"`)
 
+    // The webhook that was parked when it was disabled.
+    const { text: webhook } = yield* get(`/console/webhook?project=${projectId}&installation=five`)
+    assert.match(textOf(webhook), /parked nothing is sent while the webhook is disabled/)
+
     assert.deepStrictEqual([...tables.keys()], [], "a table that is compared with nothing")
     yield* lock.release
   })
 })
+
+providing(Layer.empty)(
+  "the overview says that Redis does not answer, and its metric that it has not for some time",
+  function* () {
+    const server = yield* startConsole({ REDIS_URL: "redis://127.0.0.1:9" })
+    const { get } = yield* sessionOf(server)
+    assert.include(
+      (yield* get("/console")).text,
+      ">Redis does not answer: requests but sends of messages are refused; nothing is overdue."
+    )
+    const { text } = yield* untilRows(get("/metrics"), ({ text }) => text.includes("\nrate_limiter_ping_seconds"))
+    assert.isAbove(Number(/^rate_limiter_ping_seconds (.*)$/m.exec(text)?.[1]), 0)
+  }
+)

@@ -8,6 +8,7 @@ import { beforeEach, describe, it } from "vitest"
 import { Effect } from "effect"
 import { spawnSync } from "node:child_process"
 import * as Server from "../../src/sql/embedded/Server.ts"
+import { run } from "../cli/Cli.support.ts"
 import { pipelines } from "../contract/Deals.support.ts"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, postmasterOf, spawn, temporaryDirectory } from "../support/Process.ts"
@@ -148,6 +149,8 @@ describe.for(Object.entries(needs))(
         assert.isBelow(refused.millis, 5_000)
       })
       assert.strictEqual((await send(`${url}/healthz`)).status, 200)
+      const { stdout } = await Effect.runPromise(run(["doctor"], { env: { DATABASE_URL: databaseUrl, SECRET_KEY } }))
+      assert.match(stdout, /failed   database .*(No space left on device|recovery|ECONNREFUSED|starting up)/)
       console.log(`while the disk is full: writes ${writes.kinds().join(", ")}; reads ${reads.kinds().join(", ")}`)
 
       const freed = performance.now()

@@ -234,6 +234,8 @@ export const domains = [
   sessions("WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)", "WHERE ${id} <> ''"),
   sessions("AND ${databaseIdentity(sql)} = ${database}", "AND ${database} <> ''"),
   sessions("DELETE FROM console_ended_sessions WHERE expires_at <= now()", "SELECT"),
+  mutating("console/pages/Overview.ts", "console/Overview")("const refused = hasLimiter ?", "const refused = true ?"),
+  mutating("project/Actions.ts", "console/Browser")("and before ${end}", "and before ${until}"),
   mutating("console/Console.ts", "console/Access")(
     "if (Option.isSome(earlier)) yield* sessions.end(earlier.value)",
     ""

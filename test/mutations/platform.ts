@@ -178,6 +178,14 @@ export const platform = [
     "datcollversion IS DISTINCT FROM pg_database_collation_actual_version(oid)",
     "false"
   ),
+  mutating("cli/commands/doctor/Checks.ts", "cli/doctor")("/lock timeout|statement timeout/.test(found)", "false"),
+  mutating("cli/commands/doctor/Checks.ts", "faults/Disk")("isDiskFull(error)", "false"),
+  mutating("project/Troubles.ts", "cli/doctor")("total === 1", "total > 1"),
+  mutating("project/Troubles.ts", "console/Overview")("when(hung.length > 0,", "when(false,"),
+  mutating("service/Metrics.ts", "console/Overview")(
+    'if (_tag === "Success") askedAt',
+    'if (_tag === "Failure") return Effect.void; askedAt'
+  ),
   mutating("work/Worker.ts", "cli/doctor")('ORDER BY "startedAt", id`', "LIMIT 0`"),
   listening('|| !isLoopbackHost(request.headers["host"] ?? "")', ""),
   listening('request.headers["origin"] !== undefined || ', ""),

@@ -12,22 +12,13 @@ import { jsonSchema } from "../../project/ProjectFile.ts"
 import { removeProject } from "../../project/Offboarding.ts"
 import { applyProject, type ApplyReport, listProjects } from "../../project/Projects.ts"
 import { Settings } from "../../platform/Settings.ts"
+import { cli } from "../../platform/Text.ts"
 import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../service/StoredData.ts"
 import { decodeProjectId } from "../../operators/Refusals.ts"
 import * as Flags from "../Flags.ts"
 import { migrated, onMigratedDatabase, onNewDatabase } from "../OnDatabase.ts"
-import {
-  answer,
-  answerPage,
-  cli,
-  CommandFailed,
-  described,
-  tableOf,
-  whyOf,
-  withProgress,
-  writeDocument
-} from "../Output.ts"
+import { answer, answerPage, CommandFailed, described, tableOf, whyOf, withProgress, writeDocument } from "../Output.ts"
 
 const apply = Command.make(
   "apply",

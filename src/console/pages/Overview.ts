@@ -2,56 +2,22 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { countPending } from "../../integrations/deliveries/DeliveryMetrics.ts"
-import {
-  type DueEndpoint,
-  listDue,
-  listFailing,
-  type FailingEndpoint,
-  failingMax,
-  overdueAfter
-} from "../../integrations/endpoints/WebhookList.ts"
+import type { DueEndpoint, FailingEndpoint } from "../../integrations/endpoints/WebhookList.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
-import { countEndpoints, inWords, maxCount, maxProjects, type Waiting, waiting } from "../../project/Waiting.ts"
+import { maxEndpoints, queueOf, readState, type State, troublesOf } from "../../project/Troubles.ts"
+import { maxCount, maxProjects, type Waiting } from "../../project/Waiting.ts"
 import { attemptCharts } from "../Charts.ts"
 import { type PageRequest, recordLink } from "../Page.ts"
-import { listWorkers } from "../../work/Worker.ts"
-import { plural } from "../../platform/Text.ts"
+import { duration } from "../../platform/Text.ts"
+import { RateLimits } from "../../http/limits/RateLimits.ts"
 import { listRefused, maxShown } from "../../http/auth/RefusedRequests.ts"
-import { badge, countOf, duration, facts, failureOf, html, idOf, link, table, timeSince } from "../Html.ts"
+import { badge, countOf, facts, failureOf, html, idOf, link, table, timeSince } from "../Html.ts"
 
-const maxEndpoints = 20
-
-const readState = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
-  const due = yield* listDue(sql, maxEndpoints)
-  const workers = yield* listWorkers(sql)
-  const [{ enabled } = { enabled: 0 }] = yield* countEndpoints(sql)
-  const failed = yield* listFailing(sql, maxEndpoints)
-  return { due, workers, enabled, failed, projects: yield* waiting(sql) }
-})
-type State = Effect.Success<ReturnType<typeof readState>>
-
-/** Says in one sentence what is wrong, and which counts are only minimums. */
-const summaryOf = ({ due, enabled, failed, projects, workers }: State): string => {
-  const [longest] = failed
-  const failing = ({ failingSeconds, total }: FailingEndpoint) => {
-    const time = duration(failingSeconds)
-    if (total > 1)
-      return `${countOf(total, failingMax)} of ${countOf(enabled, maxCount)} endpoints fail, the longest for ${time}`
-    return `${enabled === 1 ? "the only endpoint" : `1 of ${countOf(enabled, maxCount)} endpoints`} has been failing for ${time}`
-  }
-  const { behind = 0, oldestSeconds = 0 } = due[0] ?? {}
-  const working = workers.filter(({ isHung }) => !isHung).length
-  const wrong = [
-    ...(working === 0 ? ["no worker runs: nothing is sent in the background"] : []),
-    ...(behind === 0 ? [] : [plural(behind, "endpoint is behind", "endpoints are behind")]),
-    ...(longest === undefined ? [] : [failing(longest)]),
-    ...(["disabled", "dead", "unknown", "paused"] as const).flatMap((kind) => inWords(projects, kind))
-  ]
-  const queue =
-    oldestSeconds < overdueAfter
-      ? "nothing is overdue"
-      : `the oldest due delivery has waited ${duration(oldestSeconds)}`
-  const sentence = [...(wrong.length === 0 ? ["Nothing waits for an operator"] : wrong), queue].join("; ")
+/** Says in one sentence what is wrong. */
+const summaryOf = (state: State, hasLimiter: boolean): string => {
+  const refused = hasLimiter ? [] : ["Redis does not answer: requests but sends of messages are refused"]
+  const wrong = [...refused, ...troublesOf(state).map(({ what }) => what)]
+  const sentence = [...(wrong.length === 0 ? ["nothing waits for an operator"] : wrong), queueOf(state)].join("; ")
   return `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.`
 }
 
@@ -72,13 +38,15 @@ const meanings: Readonly<Record<number, string>> = { 401: "token refused", 403: 
 export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const [{ pending } = { pending: 0 }] = yield* countPending(sql, maxCount)
   const state = yield* readState(sql)
-  const { due, failed, projects, workers } = state
+  const { due, failing, projects, workers } = state
   const refused = yield* listRefused(sql)
+  const { ping } = yield* RateLimits
+  const hasLimiter = yield* Effect.match(ping, { onFailure: () => false, onSuccess: () => true })
   const time = timeSince(request.session.now)
   return {
     title: "Overview",
     body: [
-      html`<p class="summary" role="status">${summaryOf(state)}</p>`,
+      html`<p class="summary" role="status">${summaryOf(state, hasLimiter)}</p>`,
       facts({
         "Pending deliveries": countOf(pending, maxCount),
         "Oldest due delivery": `${(due[0]?.oldestSeconds ?? 0).toFixed(1)} s`
@@ -127,7 +95,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
           },
           "Next attempt": ({ nextAttemptAt }) => time(nextAttemptAt)
         },
-        failed,
+        failing,
         "No endpoint fails."
       ),
       html`<h2>What waits for an operator</h2>`,

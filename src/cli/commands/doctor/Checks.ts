@@ -1,17 +1,17 @@
 /** Findings of `doctor`, and the checks of what the service depends on. They change nothing. */
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Cause, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
-import { FetchHttpClient, HttpClient } from "effect/http"
+import { HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { clients } from "../../../sql/Connections.ts"
-import { databaseIdentity } from "../../../sql/Database.ts"
+import { databaseIdentity, isDiskFull } from "../../../sql/Database.ts"
 import { clockDifference } from "../../../sql/Times.ts"
 import { migrationStatus } from "../../../sql/migrations/Migrations.ts"
-import { plural } from "../../../platform/Text.ts"
+import { cli, plural } from "../../../platform/Text.ts"
 import { RateLimits } from "../../../http/limits/RateLimits.ts"
 import { survey } from "../../../secrets/SealedValues.ts"
 import { Settings } from "../../../platform/Settings.ts"
 import { sealedTables } from "../../../service/StoredData.ts"
-import { cli } from "../../Output.ts"
 import { faultLines } from "../../Runner.ts"
 
 export interface Finding {
@@ -31,8 +31,12 @@ export const skipped: Judgement = { status: "skipped", detail: "what it rests on
 
 export const failure =
   (advice: string) =>
-  (cause: Cause.Cause<unknown>): Effect.Effect<Judgement> =>
-    Effect.succeed(failed(faultLines(Cause.squash(cause)).join("; "), advice))
+  (cause: Cause.Cause<unknown>): Effect.Effect<Judgement> => {
+    const found = faultLines(Cause.squash(cause)).join("; ")
+    return Effect.succeed(failed(found, /lock timeout|statement timeout/.test(found) ? endBlocker : advice))
+  }
+
+const endBlocker = "Find what holds it up (pg_stat_activity, pg_blocking_pids), and end that session."
 
 export const unreachable = (cause: Cause.Cause<unknown>) =>
   Effect.flatMap(Settings, ({ databaseUrl }) =>
@@ -52,10 +56,23 @@ interface Server {
   readonly isSortedAnew: boolean
 }
 
-/** Checks that PostgreSQL answers, is new enough, is a primary, and has enough connections for one process. */
+/** Limits of the statements of `doctor`, so that it answers while another session holds a lock. */
+const limit = (sql: SqlClient.SqlClient) => sql`
+  SELECT set_config('lock_timeout', '3s', false), set_config('statement_timeout', '10s', false),
+    set_config('work_mem', '64kB', false)`
+
+/** Returns PostgreSQL's reason if its disk is full: 14 MB, more than `work_mem`, are written there and removed. */
+const refusalOf = (sql: SqlClient.SqlClient) =>
+  sql`SELECT count(*) FROM generate_series(1, 1000000)`.pipe(
+    Effect.as([]),
+    Effect.catchTag("SqlError", (error) => Effect.succeed(isDiskFull(error) ? faultLines(error) : []))
+  )
+
+/** Checks that PostgreSQL answers, has room on its disk, is new enough, is a primary, and has enough connections for one process. */
 export const database = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const { databaseDirectUrl, databaseMaxConnections, databaseUrl } = yield* Settings
+  yield* limit(sql)
   const [server] = yield* sql<Server>`
     SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
       current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS role,
@@ -78,6 +95,8 @@ export const database = Effect.gen(function* () {
       "The service orders text by byte; for indexes of your own: REINDEX DATABASE, then ALTER DATABASE … REFRESH COLLATION VERSION."
     )
   }
+  const [refusal] = yield* refusalOf(sql)
+  if (refusal !== undefined) return failed(`${name} can't write: ${refusal}`, "Free space on its disk, or enlarge it.")
   const processes = Math.floor(server.connections / databaseMaxConnections)
   return processes === 0
     ? warning(
@@ -200,6 +219,6 @@ export const telemetry = Effect.gen(function* () {
     Effect.orElseSucceed(() =>
       warning(`${endpoint} does not answer`, "Check OTEL_EXPORTER_OTLP_ENDPOINT: what is recorded now is lost.")
     ),
-    Effect.provide(FetchHttpClient.layer)
+    Effect.provide(NodeHttpClient.layerNodeHttp)
   )
 })

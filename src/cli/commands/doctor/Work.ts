@@ -1,80 +1,36 @@
 /** The checks of `doctor` on what waits, who works and what is refused. They change nothing. */
-import { Effect, Record } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { slots } from "../../../cells/Replication.ts"
-import { failingMax, listDue, listFailing, overdueAfter } from "../../../integrations/endpoints/WebhookList.ts"
-import { listWorkers } from "../../../work/Worker.ts"
 import { progressOf, type State } from "../../../platform/Moves.ts"
-import { plural } from "../../../platform/Text.ts"
-import { countAbandoned, inWords, waiting } from "../../../project/Waiting.ts"
+import { cli, plural } from "../../../platform/Text.ts"
+import { queueOf, readState, type Trouble, troublesOf } from "../../../project/Troubles.ts"
 import { listRefused } from "../../../http/auth/RefusedRequests.ts"
 import { listEnding, maxCount as maxEnding } from "../../../http/auth/EndingKeys.ts"
-import { cli } from "../../Output.ts"
 import { failed, failure, ok, warning } from "./Checks.ts"
 
-/** The commands that list what waits in a project. */
-const lists = {
-  dead: (project: string) => `\`${cli} deliveries list --project ${project} --status dead\``,
-  unknown: (project: string) => `\`${cli} messages list --project ${project} --status unknown\``
+const judge = (found: ReadonlyArray<Trouble>, detail: string) => {
+  const advice = found.flatMap(({ advice, status }) => (status === "ok" ? [] : [advice])).join(" ")
+  if (advice === "") return ok(detail)
+  return found.some(({ status }) => status === "failed") ? failed(detail, advice) : warning(detail, advice)
 }
 
 /** Checks that no endpoint fails, and that no delivery or message waits for an operator or for a worker. */
 export const work = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  const projects = yield* waiting(sql)
-  const failing = yield* listFailing(sql, 1)
-  const [{ abandoned } = { abandoned: 0 }] = yield* countAbandoned(sql)
-  if (abandoned > 0) {
-    return failed(
-      `${plural(abandoned, "attempt was", "attempts were")} left by a process that died`,
-      "Start a process with --role worker."
-    )
-  }
-  const found = [
-    ...failing.map(({ projectId, total }) => ({
-      what: `${total === failingMax ? "at least " : ""}${plural(total, "endpoint fails", "endpoints fail")}`,
-      command: `\`${cli} webhooks list --project ${projectId}\``
-    })),
-    ...Record.keys(lists).flatMap((kind) => {
-      const first = projects.find((project) => project[kind] > 0)
-      return first === undefined
-        ? []
-        : inWords(projects, kind).map((what) => ({ what, command: lists[kind](first.projectId) }))
-    })
-  ]
-  const commands = found.map(({ command }) => command).join(" and ")
-  return found.length === 0
-    ? ok("nothing waits for an operator")
-    : warning(found.map(({ what }) => what).join(", "), `Run ${commands}; other projects may have some, too.`)
+  const found = troublesOf(yield* readState(yield* SqlClient.SqlClient)).filter(({ check }) => check === "work")
+  return judge(found, found.map(({ what }) => what).join("; ") || "nothing waits for an operator")
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
 
 /** Checks that a worker runs, that none hangs, and that the deliveries that may be sent are sent. */
 export const workers = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  const live = yield* listWorkers(sql)
-  const [first] = yield* listDue(sql, 1)
-  const { behind = 0, oldestSeconds = 0 } = first ?? {}
-  const isOverdue = oldestSeconds >= overdueAfter
-  const queue = isOverdue ? `the oldest due delivery has waited ${Math.floor(oldestSeconds)} s` : "nothing is overdue"
-  const start = "Start a process with --role worker or --role all."
-  if (live.length === 0) {
-    return isOverdue ? failed(`no worker runs; ${queue}`, start) : ok(`no worker runs now; ${queue}`)
-  }
-  const named = live.map(
+  const state = yield* readState(yield* SqlClient.SqlClient)
+  const found = troublesOf(state).filter(({ check }) => check === "workers")
+  const named = state.workers.map(
     ({ host, id, role, silentSeconds, version }) =>
       `${id} (${role}, ${version}, on ${host}; last sign ${silentSeconds.toFixed(1)} s ago)`
   )
-  const found = `${plural(live.length, "worker", "workers")}: ${named.join(", ")}; ${queue}`
-  const hung = live.filter(({ isHung }) => isHung)
-  if (hung.length > 0) {
-    return failed(found, `Restart ${hung.map(({ host, id }) => `${id} on ${host}`).join(", ")}: it gives no sign.`)
-  }
-  return behind === 0 || first === undefined
-    ? ok(found)
-    : warning(
-        `${found}; ${plural(behind, "endpoint is", "endpoints are")} behind, though no answer asks for a pause`,
-        `Run \`${cli} webhooks list --project ${first.projectId}\`: an endpoint may be slow. Else start more workers.`
-      )
+  const live = named.length === 0 ? [] : [`${plural(named.length, "worker", "workers")}: ${named.join(", ")}`]
+  return judge(found, [...live, ...found.map(({ what }) => what), queueOf(state)].join("; "))
 }).pipe(Effect.catchCause(failure("Read the database's log: workers and deliveries can't be read.")))
 
 /** Names the keys with the most refused requests. That is a matter of their callers, so it is no failure. */
