@@ -38,23 +38,19 @@ export const layer = HttpRouter.use(
         : Effect.fail(new ServiceUnavailable({ detail: `Background work makes no progress: ${stalled.join(", ")}.` }))
     })
 
-    const measured = yield* MetricsEnabled
-    const checked = <E>(check: string, effect: Effect.Effect<unknown, E>) =>
-      measured
-        ? Effect.onExit(effect, ({ _tag }) =>
-            Metric.update(Metric.withAttributes(readiness, { check }), _tag === "Success" ? 1 : 0)
-          )
-        : effect
-    const checks = Effect.andThen(
-      checked("database", Effect.all([answers(sql), takesWrites(mutations)], { concurrency: 2, discard: true })),
-      checked("background", progress)
-    )
-    if (measured) {
+    const database = Effect.all([answers(sql), takesWrites(mutations)], { concurrency: 2, discard: true })
+    const checks = Effect.andThen(database, progress)
+    if (yield* MetricsEnabled) {
+      // Requests of `/readyz` do not count: one whose caller leaves tells nothing of the service.
+      const checked = <E>(check: string, effect: Effect.Effect<unknown, E>) =>
+        Effect.onExit(effect, ({ _tag }) =>
+          Metric.update(Metric.withAttributes(readiness, { check }), _tag === "Success" ? 1 : 0)
+        )
       const counted = Effect.flatMap(statement(listWorkers(sql)), (live) =>
         Metric.update(workers, live.filter(({ isHung }) => !isHung).length)
       )
-      const measure = yield* makeMeasure
-      const measurements = Effect.all([measure, Effect.ignore(checks), Effect.ignore(counted)])
+      const checkedAll = Effect.andThen(checked("database", database), checked("background", progress))
+      const measurements = Effect.all([yield* makeMeasure, Effect.ignore(checkedAll), Effect.ignore(counted)])
       yield* forkPeriodic("measurement of readiness", { interval: measureEvery }, untraced(Effect.asVoid(measurements)))
     }
 

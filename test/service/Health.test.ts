@@ -44,6 +44,28 @@ describe("a service", () => {
   })
 })
 
+describe("the gauge of readiness", () => {
+  it.live("stays at 1 when callers of /readyz leave before the answer", function* () {
+    const port = yield* Effect.promise(freePort)
+    const { sql, url } = yield* startServer({ ADMIN_PORT: String(port) }, "api")
+    const gauge = Effect.promise(async () => {
+      const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+      return /^service_ready\{check="database"\} (\d)$/m.exec(text)?.[1]
+    })
+    yield* untilRows(gauge, (value) => value === "1")
+    const locked = Effect.andThen(
+      sql`LOCK TABLE projects`,
+      Effect.promise(async () => {
+        const left = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(300) }).catch(({ name }) => name)
+        assert.strictEqual(left, "TimeoutError")
+      })
+    )
+    yield* Effect.orDie(sql.withTransaction(locked))
+    yield* Effect.sleep("300 millis")
+    assert.strictEqual(yield* gauge, "1")
+  })
+})
+
 const path = "/api/v1/developer/crm/clients"
 const limit = { limit: 1, windowSeconds: 3_600 }
 
