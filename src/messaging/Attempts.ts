@@ -157,12 +157,15 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
 
 const workerOf = ({ workerId }: Terms) => (workerId === null ? null : String(workerId))
 
+/** Returns SQL for a time: a message whose next attempt was due by then has waited for `longestWait`. */
+export const oldestDue = (sql: Sql, now: Statement.Fragment) => later(sql, now, -Duration.toMillis(longestWait))
+
 /**
  * Lost attempts, due messages, at most as many as their channel has free permits, and messages that have waited for too long.
  * They are numbered within their channel.
  */
 const due = (sql: Sql, { limits, now }: Terms) => {
-  const oldest = sql`(${now} - ${Duration.toMillis(longestWait)}::float8 * interval '1 millisecond')`
+  const oldest = oldestDue(sql, now)
   return sql`
   queue AS (
     (

@@ -66,6 +66,24 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
     }
   )
 
+  it.effect(
+    "repeats a send in doubt for a day, as a provider may forget its key, and any other at any time",
+    function* () {
+      const day = 24 * hour
+      for (const [outcome, wait, state] of [
+        [unclear, day - 1, "sending primary 2 in doubt"],
+        [unclear, day, "unknown primary 1 in doubt"],
+        [postponed, 10 * day, "sending primary 2"]
+      ] as const) {
+        const { claimed, claims, record, recipientState } = yield* scene()
+        yield* record(yield* claimed(0), outcome)
+        // The second attempt is due after a second.
+        yield* claims(1_000 + wait)
+        assert.strictEqual(yield* recipientState, state)
+      }
+    }
+  )
+
   it.effect("gives a recipient the outcome of a message that no longer waits, without another attempt", function* () {
     const { claimed, claims, projectId, record, recipientState, sql } = yield* scene()
     yield* record(yield* claimed(0), postponed)

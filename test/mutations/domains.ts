@@ -85,6 +85,10 @@ export const domains = [
     "contract/Erased"
   )("(abandoned_at < ${horizon} AND", "(true AND"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("LEFT JOIN made", "JOIN made"),
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")(
+    "candidate.available_at > ${oldestDue(sql, now)}",
+    "true"
+  ),
   mutating("campaigns/Runner.ts", "campaigns/RetryFailed")(" AND campaigns.version = seen.version", ""),
   mutating("campaigns/Runner.ts", "campaigns/Runner.fairness")("2 * (now - releasedAt)", "0"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.fairness")(

@@ -11,7 +11,8 @@ import { Effect } from "effect"
 import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { stepOf } from "../../api/schema/States.ts"
-import { type Claim, giveUpMessages, makeMessages, type Terms as MessageTerms } from "../../messaging/Attempts.ts"
+import { giveUpMessages, makeMessages, oldestDue } from "../../messaging/Attempts.ts"
+import type { Claim, Terms as MessageTerms } from "../../messaging/Attempts.ts"
 import { type Limits, limitTables, shareOf } from "../../messaging/providers/ChannelLimits.ts"
 import { hasOpen, isDueAgain, isFresh, openRecipients, recipients, routes, stateAfter, text } from "./Recipients.ts"
 import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
@@ -56,7 +57,7 @@ const statementOf = (sql: Sql, terms: Terms) => sql<Row>`
   ${pacedCampaigns(sql, terms)},
   ${routes(sql)},
   ${candidates(sql, terms)},
-  ${checked(sql)},
+  ${checked(sql, terms)},
   passed_now AS (
     SELECT project_id, id, coalesce(min(position) FILTER (WHERE move = 'released') - 1, max(position)) AS position
     FROM checked WHERE available_at IS NULL GROUP BY project_id, id HAVING bool_or(move = 'blocked')
@@ -191,13 +192,13 @@ const candidates = (sql: Sql, { now }: Terms) => sql`
  *
  * - A recipient keeps its route while the route can reach it.
  * - If an earlier attempt may have been processed, only the route of that attempt is possible, and only if its provider is
- *   unchanged, at the same address, and idempotent.
+ *   unchanged, at the same address, and idempotent, and the repeat is less than a day overdue: later the provider may have lost its key.
  * - A client that was archived after the audience was frozen is skipped. In an audience of active clients, every archived client
  *   is skipped without a comparison of times, because the clocks of processes may differ.
  * - A client that was erased is skipped, also if it was made again under its id since its message was erased.
  * - A recipient is `blocked` if the circuit of its channel admits no call. It stays as it is, and `Passed` has its position.
  */
-const checked = (sql: Sql) => sql`
+const checked = (sql: Sql, { now }: Terms) => sql`
   checked AS MATERIALIZED (
     SELECT candidate.*, reachable.*, clients.display_name, clients.first_name, clients.last_name,
       CASE
@@ -226,7 +227,8 @@ const checked = (sql: Sql) => sql`
         WHERE route.project_id = candidate.project_id AND route.campaign_id = candidate.id
           AND CASE
             WHEN candidate.in_doubt
-              THEN route.kind = candidate.last_route AND route.provider_type = candidate.last_provider
+              THEN candidate.available_at > ${oldestDue(sql, now)}
+                AND route.kind = candidate.last_route AND route.provider_type = candidate.last_provider
                 AND route.provider_version = (
                   SELECT provider_version FROM messages
                   WHERE project_id = candidate.project_id AND id = candidate.last_message LIMIT 1
