@@ -275,7 +275,7 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
           title: summary,
           readOnlyHint: sample?.policy === "read",
           destructiveHint: /^(?:patch|put|upsert|delete|erase|rate|configure|rotate|batch)/.test(String(name)),
-          ...(sample?.policy === "read" ? {} : { idempotentHint: true }),
+          ...(sample?.key === undefined ? {} : { idempotentHint: true }),
           openWorldHint: name === "sendMessage"
         })
         const schema: {

@@ -120,6 +120,7 @@ export const server = [
   toolCalls('typeof value === "number" ? String(value) : value', "value"),
   toolCalls('if (takesBody && !("body" in given))', "if (given === query)"),
   toolCalls("if (!takesBody) faults.push(unexpectedBody)", ""),
+  toolList("...(takesKey && {", '...(access.policy !== "read" && {'),
   toolArguments('add("idempotencyKey", true,', 'add("idempotencyKey", false,'),
   toolArguments("values.length > maxEnumeration", "false"),
   toolArguments("    properties[name] ??= schema", "    if (required.length > 9) properties[name] ??= schema"),

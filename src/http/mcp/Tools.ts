@@ -51,7 +51,7 @@ const toolOf = (
   const isDestructive = Context.get(annotations, Destructive)
   const isChanging = Context.get(annotations, Changing)
   const title = operation.summary ?? name
-  const readOnlyHint = access.policy === "read"
+  const takesKey = operation.parameters.some(({ name }) => name === "idempotency-key")
   return {
     access,
     shown: {
@@ -60,10 +60,10 @@ const toolOf = (
       inputSchema: argumentsOf(operation, document),
       annotations: {
         title,
-        readOnlyHint,
+        readOnlyHint: access.policy === "read",
         destructiveHint: isDestructive || isChanging || method === "PATCH" || method === "PUT" || method === "DELETE",
-        // The hint has a meaning only for what changes something.
-        ...(readOnlyHint ? {} : { idempotentHint: true }),
+        // The hint has a meaning only for what changes something. A repeat without a key has a second effect.
+        ...(takesKey && { idempotentHint: true }),
         openWorldHint: access.policy === "messages"
       }
     }
