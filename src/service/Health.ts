@@ -1,14 +1,14 @@
 /**
- * `/healthz`: the process runs. `/readyz`: the database takes reads and writes, and background work goes on (contract §15). Redis is
- * not part of it: requests answer for it themselves, and the sends of messages go on without it.
+ * `/healthz`: the process runs. `/readyz`: the database takes reads and writes (contract §15). Redis is not part of it: requests answer
+ * for it themselves, and the sends of messages go on without it. Nor is background work: what stalls it, such as a statement that takes
+ * too long, is the same for all processes, and a balancer would take all of them out. Log, metrics and alerts tell of it.
  */
 import { Context, Duration, Effect, Layer, Metric } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { SqlClient, type SqlError } from "effect/sql"
-import { ServiceUnavailable } from "../api/Problems.ts"
 import { clients } from "../sql/Connections.ts"
 import { statement, unavailable } from "../sql/Database.ts"
-import { forkPeriodic, Supervisor } from "../work/Supervisor.ts"
+import { forkPeriodic } from "../work/Supervisor.ts"
 import { listWorkers } from "../work/Worker.ts"
 import { gauge, MetricsEnabled, untraced } from "../telemetry/Telemetry.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
@@ -17,7 +17,9 @@ import { problemResponse } from "../http/path/ProblemResponse.ts"
 
 const measureEvery = Duration.seconds(10)
 
-const readiness = gauge("service_ready", "1 while a check of readiness succeeds, by check")
+const readiness = Metric.withAttributes(gauge("service_ready", "1 while a check of readiness succeeds, by check"), {
+  check: "database"
+})
 
 /** Every process measures it, so that it is known while no process works in the background. */
 const workers = gauge(
@@ -29,28 +31,15 @@ export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const sql = yield* SqlClient.SqlClient
     const mutations = Context.get(yield* Layer.build(clients.mutations), SqlClient.SqlClient)
-    const supervisor = yield* Supervisor
-
-    const progress = Effect.suspend(() => {
-      const stalled = supervisor.stalled()
-      return stalled.length === 0
-        ? Effect.void
-        : Effect.fail(new ServiceUnavailable({ detail: `Background work makes no progress: ${stalled.join(", ")}.` }))
-    })
-
-    const database = Effect.all([answers(sql), takesWrites(mutations)], { concurrency: 2, discard: true })
-    const checks = Effect.andThen(database, progress)
+    const checks = Effect.all([answers(sql), takesWrites(mutations)], { concurrency: 2, discard: true })
     if (yield* MetricsEnabled) {
-      // Requests of `/readyz` do not count: one whose caller leaves tells nothing of the service.
-      const checked = <E>(check: string, effect: Effect.Effect<unknown, E>) =>
-        Effect.onExit(effect, ({ _tag }) =>
-          Metric.update(Metric.withAttributes(readiness, { check }), _tag === "Success" ? 1 : 0)
-        )
+      // Only here: a caller of `/readyz` that goes away interrupts the checks, which says nothing about the database.
+      const checked = Effect.onExit(checks, ({ _tag }) => Metric.update(readiness, _tag === "Success" ? 1 : 0))
       const counted = Effect.flatMap(statement(listWorkers(sql)), (live) =>
         Metric.update(workers, live.filter(({ isHung }) => !isHung).length)
       )
-      const checkedAll = Effect.andThen(checked("database", database), checked("background", progress))
-      const measurements = Effect.all([yield* makeMeasure, Effect.ignore(checkedAll), Effect.ignore(counted)])
+      const measure = yield* makeMeasure
+      const measurements = Effect.all([measure, Effect.ignore(checked), Effect.ignore(counted)])
       yield* forkPeriodic("measurement of readiness", { interval: measureEvery }, untraced(Effect.asVoid(measurements)))
     }
 

@@ -6,7 +6,7 @@
  *
  * Each failure is logged with its cause and counted. The backoff doubles from `minDelay` to `maxDelay`, with jitter,
  * and is `minDelay` again after a run of at least `maxDelay`. A loop that reports no progress for its `stalledAfter` is
- * stalled, whatever the reason. Readiness then fails, and a gauge is set, until the loop reports progress again.
+ * stalled, whatever the reason. That is logged, and a gauge is set, until the loop reports progress again.
  */
 import { Cause, Clock, Context, Duration, Effect, Fiber, Layer, Metric, Random, Schedule, type Scope } from "effect"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
@@ -34,7 +34,6 @@ export class Supervisor extends Context.Service<
       options: Options,
       loop: Loop<E, R>
     ) => Effect.Effect<Fiber.Fiber<void>, never, Exclude<R, Scope.Scope> | Scope.Scope>
-    readonly stalled: () => ReadonlyArray<string>
     /**
      * Interrupts all loops at once. If PostgreSQL hangs, the driver takes 5 s to end a statement, and the scopes would interrupt
      * one loop after the other.
@@ -69,8 +68,6 @@ const make = Effect.gen(function* () {
   const entries = new Set<Entry>()
 
   const isStalled = ({ progressAt, stalledAfter }: Entry) => monotonicMillis(clock) - progressAt >= stalledAfter
-
-  const stalled = () => [...new Set([...entries].filter(isStalled).map(({ name }) => name))]
 
   const measure = (entry: Entry) =>
     measured
@@ -139,7 +136,7 @@ const make = Effect.gen(function* () {
     return Fiber.interruptAll([...entries].flatMap(({ fiber = [] }) => fiber))
   })
 
-  return { supervise, stalled, end, isEnding: () => isEnding }
+  return { supervise, end, isEnding: () => isEnding }
 })
 
 /** The times of a periodic fiber. */

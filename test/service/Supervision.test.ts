@@ -1,4 +1,4 @@
-/** A defect in a background fiber of the service during its work: metrics, restart and readiness (contract §15). */
+/** A defect in a background fiber of the service during its work: metrics and restart; readiness stays (contract §15). */
 import { readdirSync, readFileSync } from "node:fs"
 import { assert, it, layer } from "../support/Vitest.ts"
 import { ConfigProvider, Context, Deferred, Effect, Layer, Metric, Redacted } from "effect"
@@ -112,20 +112,21 @@ layer(TestDatabase.layer)("a background fiber with a defect", (it) => {
     }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map()))
   )
 
-  it.effect("is restarted and counted, and without progress the process is not ready", function* () {
-    const { of, ready, sql } = yield* service
-    assert.strictEqual((yield* ready).status, 200)
-    assert.strictEqual(yield* of("background_restarts_total", "campaign progress"), 0)
-    yield* Effect.orDie(sql`ALTER TABLE campaign_recipients RENAME TO elsewhere`)
-    yield* passUntil(of("background_restarts_total", "campaign progress"), (restarts) => restarts >= 2)
-    yield* passUntil(ready, ({ status }) => status === 503)
-    assert.include((yield* ready).text, "campaign progress")
-    yield* passUntil(of("background_stalled", "campaign progress"), (stalled) => stalled === 1)
-    assert.strictEqual(yield* of("background_stalled", "message claims"), 0)
-    yield* Effect.orDie(sql`ALTER TABLE elsewhere RENAME TO campaign_recipients`)
-    yield* passUntil(ready, ({ status }) => status === 200)
-    yield* passUntil(of("background_stalled", "campaign progress"), (stalled) => stalled === 0)
-  })
+  it.effect(
+    "is restarted and counted, and shown while it makes no progress; requests are still answered",
+    function* () {
+      const { of, ready, sql } = yield* service
+      assert.strictEqual((yield* ready).status, 200)
+      assert.strictEqual(yield* of("background_restarts_total", "campaign progress"), 0)
+      yield* Effect.orDie(sql`ALTER TABLE campaign_recipients RENAME TO elsewhere`)
+      yield* passUntil(of("background_restarts_total", "campaign progress"), (restarts) => restarts >= 2)
+      yield* passUntil(of("background_stalled", "campaign progress"), (stalled) => stalled === 1)
+      assert.strictEqual((yield* ready).status, 200)
+      assert.strictEqual(yield* of("background_stalled", "message claims"), 0)
+      yield* Effect.orDie(sql`ALTER TABLE elsewhere RENAME TO campaign_recipients`)
+      yield* passUntil(of("background_stalled", "campaign progress"), (stalled) => stalled === 0)
+    }
+  )
 })
 
 it("a fiber of the service is under supervision, or belongs to a request or a command", () => {

@@ -73,7 +73,6 @@ describe("keys that end within 14 days", () => {
     })
     const supervisor = Layer.succeed(Supervisor, {
       supervise: (_, __, loop) => Effect.forkScoped(Effect.ignore(Effect.scoped(loop(Effect.void)))),
-      stalled: () => [],
       end: Effect.void,
       isEnding: () => false
     })
