@@ -146,7 +146,7 @@ const redacted = (value: unknown): unknown => {
 }
 
 /** Tables that mutations write beside the table that they are about. */
-const beside = new Set(["idempotency_keys", "projects"])
+const beside = / (?:idempotency_keys|projects)$/
 
 /** Changes begin a text or follow a bracket. Locks of rows and actions of conflicts (`FOR UPDATE`, `DO UPDATE`) do not. */
 const changes = /(?:^|[()])\s*(INSERT|UPDATE|DELETE)\s+(?:INTO\s+|FROM\s+|ONLY\s+)?"?(\w+)/g
@@ -159,23 +159,18 @@ const expressions = /(\w+)\s*(?:\([^()]*\)\s*)?\bAS\s+(?:(?:NOT\s+)?MATERIALIZED
 
 /** Returns the verb and the table of a statement, such as `INSERT clients`, or its verb alone, such as `COMMIT`. */
 const nameOf = (text: string): string => {
-  const changed = [...text.matchAll(changes)].map(([, verb, table = ""]) => ({ verb, table }))
-  const change = changed.find(({ table }) => !beside.has(table)) ?? changed[0]
-  if (change !== undefined) return `${change.verb} ${change.table}`
-  const own = new Set([...text.matchAll(expressions)].map(([, name]) => name))
-  const read = [...text.matchAll(sources)].map(([, table]) => table).find((table) => !own.has(table))
-  const [first = "SQL"] = /\w+/.exec(text) ?? []
-  const verb = first === "WITH" ? "SELECT" : first
-  return read === undefined ? verb : `${verb} ${read}`
+  const changed = Array.from(text.matchAll(changes), ([, verb, table]) => `${verb} ${table}`)
+  const own = new Set(Array.from(text.matchAll(expressions), ([, name]) => name))
+  const read = Array.from(text.matchAll(sources), ([, table]) => table).find((table) => !own.has(table)) ?? ""
+  const [verb = "SQL"] = /\w+/.exec(text.replace(/^\s*WITH\b/, "SELECT")) ?? []
+  return changed.find((name) => !beside.test(name)) ?? changed[0] ?? `${verb} ${read}`.trim()
 }
 
-/** Maximum number of texts whose names are kept. The service has fewer, unless it composes texts from what it is given. */
-const maxNames = 1_000
-
+/** Returns `nameOf` with the names of the last texts, up to 1,000. The service has fewer, unless it composes texts from what it is given. */
 export const makeStatementNames = (): ((text: string) => string) => {
   const names = new Map<string, string>()
   return (text) => {
-    if (names.size >= maxNames) names.clear()
+    if (names.size >= 1_000) names.clear()
     const name = names.get(text) ?? nameOf(text)
     names.set(text, name)
     return name

@@ -106,7 +106,7 @@ export const server = [
   mutating("telemetry/Otlp.ts", "faults/Telemetry")("remoteParentSampled: root, remoteParentNotSampled: root", ""),
   names("|\\bDISTINCT\\s+", ""),
   names("\\bextract\\(\\w+\\s+|", ""),
-  names("!beside.has(table)", "true"),
+  names("!beside.test(name)", "true"),
   names("!own.has(table)", "true"),
   mutating("http/path/Middleware.ts", "faults/Telemetry")("nameServerSpan(fiber.context, spanName)", ""),
   mcp('"mcp.method.name": "tools/call"', '"mcp.method.name": "call"', "faults/Telemetry"),
