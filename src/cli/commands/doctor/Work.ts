@@ -10,7 +10,7 @@ import { listEnding, maxCount as maxEnding } from "../../../http/auth/EndingKeys
 import { failed, failure, ok, warning } from "./Checks.ts"
 
 const judge = (found: ReadonlyArray<Trouble>, detail: string) => {
-  const advice = found.flatMap(({ advice, status }) => (status === "ok" ? [] : [advice])).join(" ")
+  const advice = [...new Set(found.flatMap(({ advice, status }) => (status === "ok" ? [] : [advice])))].join(" ")
   if (advice === "") return ok(detail)
   return found.some(({ status }) => status === "failed") ? failed(detail, advice) : warning(detail, advice)
 }
