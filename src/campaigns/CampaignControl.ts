@@ -1,5 +1,5 @@
 /** The commands with which operators list, pause, resume, cancel and retry campaigns (contract §13). */
-import { Effect } from "effect"
+import { Effect, Record } from "effect"
 import { SqlClient } from "effect/sql"
 import { commanded } from "../api/campaigns/Commands.ts"
 import { CampaignId, type ProjectId } from "../api/schema/Ids.ts"
@@ -14,19 +14,17 @@ import { stepOf } from "../api/schema/States.ts"
 import { recipients } from "./Runner/Recipients.ts"
 import { commandOn, stateAfter } from "./Campaigns/Commands.ts"
 
-const operations = ["pause", "resume", "cancel", "retry_failed"] as const
-export type Operation = (typeof operations)[number]
-
 export const operationLabels = {
   pause: "Pause the campaign",
   resume: "Resume the campaign",
   cancel: "Cancel the campaign",
   retry_failed: "Retry the failed recipients"
-} as const satisfies Record<Operation, string>
+} as const
+export type Operation = keyof typeof operationLabels
 
 /** Returns the commands that would change a campaign. */
 export const operationsOn = ({ progress, status }: Listed): ReadonlyArray<Operation> =>
-  operations.filter((operation) => {
+  Record.keys(operationLabels).filter((operation) => {
     const to = commanded.moves[operation][status]
     return to !== undefined && (operation === "retry_failed" ? progress.failed > 0 : to !== status)
   })

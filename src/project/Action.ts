@@ -57,39 +57,26 @@ type Given<Fields extends Texts> = Schema.Struct<Fields>["Type"] & {
   readonly once: string
 }
 
-export interface Action extends Pick<Definition<Texts>, "command" | "description" | "target"> {
-  readonly asks: boolean
-  /** The fields in order. A field without a default is required. */
-  readonly fields: ReadonlyArray<{
-    readonly name: string
-    readonly description: string
-    readonly schema: Schema.Codec<unknown, string>
-    readonly default: string | undefined
-  }>
-  /** Reads the texts of the fields. Fails with `SchemaError` if one is missing or invalid. */
-  readonly on: (
-    projectId: string,
-    once: string,
-    texts: Readonly<Record<string, string>>
-  ) => Effect.Effect<{ readonly question: Asked | undefined; readonly run: Done }, ProjectUnknown | Schema.SchemaError>
-}
-
 const decodeOnce = Schema.decodeEffect(Schema.String.check(Schema.isPattern(/^[0-9a-f]{32}$/)))
 
+export type Action = ReturnType<typeof action>
+
 /** Declares an action. */
-export const action = <const Fields extends Texts>(definition: Definition<Fields>): Action => {
+export const action = <const Fields extends Texts>(definition: Definition<Fields>) => {
   const { defaults, descriptions, fields, question, run, ...named } = definition
   const decode = Schema.decodeUnknownEffect(Schema.Struct(fields), { errors: "all" })
   return {
     ...named,
     asks: question !== undefined,
+    /** The fields in order. A field without a default is required. */
     fields: Object.entries(fields).map(([name, schema]) => ({
       name,
       schema,
       description: descriptions[name] ?? "",
       default: defaults?.[name]
     })),
-    on: Effect.fnUntraced(function* (project, once, texts) {
+    /** Reads the texts of the fields. Fails with `SchemaError` if one is missing or invalid. */
+    on: Effect.fnUntraced(function* (project: string, once: string, texts: Readonly<Record<string, string>>) {
       const projectId = yield* decodeProjectId(project)
       const given = { ...(yield* decode({ ...defaults, ...texts })), projectId, once: yield* decodeOnce(once) }
       return { question: question?.(given), run: Effect.suspend(() => run(given)) }

@@ -50,29 +50,27 @@ const replayFields = {
 }
 
 /** `effect`: what happens to the recipients that have no final state yet. */
-const campaignCommand = (
-  operation: Exclude<Operation, "retry_failed">,
-  { description, effect, result }: Readonly<Record<"description" | "effect" | "result", string>>
-) =>
-  action({
+const campaignCommand = (operation: Exclude<Operation, "retry_failed">, effect: string) => {
+  const label = operationLabels[operation]
+  return action({
     command: `campaigns ${operation}`,
-    description,
+    description: `${label}: its remaining recipients ${effect}`,
     ...on("campaign"),
     question: Effect.fnUntraced(function* ({ campaign, projectId }) {
       const { eligible, name, progress } = yield* showCampaign(projectId, campaign)
       const { failed, pending, recipients, sent, skipped } = progress
       const left = plural(recipients === 0 ? (eligible ?? 0) : pending, "recipient", "recipients")
       const message = `Of its recipients ${sent} were sent to, ${failed} failed and ${skipped} were skipped. The remaining ${left} ${effect}.`
-      const label = operationLabels[operation]
       return { title: `${label} ${name}?`, message, label }
     }),
     run: Effect.fnUntraced(function* ({ campaign, once, projectId }) {
       yield* commandCampaign(projectId, campaign, operation, once)
       const { name, status } = yield* showCampaign(projectId, campaign)
       const message = `The campaign ${name} is ${status}.`
-      return { title: `The campaign is ${result}`, message, document: { campaignId: campaign, status } }
+      return { title: `The campaign is ${status}`, message, document: { campaignId: campaign, status } }
     })
   })
+}
 
 /** Returns the name of a key of a project. */
 const keyNamed = Effect.fnUntraced(function* (projectId: ProjectId, key: string) {
@@ -178,21 +176,9 @@ export const actions = {
         document: { messageId: message, deliveryStatus: as }
       })
   }),
-  "campaign.pause": campaignCommand("pause", {
-    description: "Pause a campaign: its remaining recipients wait until it is resumed",
-    result: "paused",
-    effect: "wait until the campaign is resumed; attempts that were begun go on"
-  }),
-  "campaign.resume": campaignCommand("resume", {
-    description: "Resume a paused campaign",
-    result: "resumed",
-    effect: "get the message, at the pace of the campaign"
-  }),
-  "campaign.cancel": campaignCommand("cancel", {
-    description: "Cancel a campaign: its remaining recipients do not get the message",
-    result: "cancelled",
-    effect: "do not get the message; a cancelled campaign cannot be resumed"
-  }),
+  "campaign.pause": campaignCommand("pause", "wait until it is resumed; attempts that were begun go on"),
+  "campaign.resume": campaignCommand("resume", "get the message, at its pace"),
+  "campaign.cancel": campaignCommand("cancel", "do not get the message, and it cannot be resumed"),
   "campaign.retry_failed": action({
     command: "campaigns retry-failed",
     description:

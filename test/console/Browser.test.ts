@@ -77,8 +77,8 @@ const act = async (page: Page, { answerWith, dead, projectId }: FilledProject) =
   await page.getByRole("link", { name: "cmp_running" }).click()
   await page.getByText("1 of 3").waitFor()
   for (const [name, will, done] of [
-    ["Pause", "The remaining 2 recipients wait until the campaign is resumed", "paused"],
-    ["Resume", "The remaining 2 recipients get the message", "resumed"],
+    ["Pause", "The remaining 2 recipients wait until it is resumed", "paused"],
+    ["Resume", "The remaining 2 recipients get the message", "running"],
     ["Cancel", "The remaining 2 recipients do not get the message", "cancelled"]
   ] as const) {
     await press(`${name} the campaign`)
