@@ -54,7 +54,7 @@ export const layer = (publicUrl: string, mcp: boolean) =>
       const { pathname } = new URL(publicUrl)
       yield* router.add("GET", "/", HttpServerResponse.redirect(`${pathname.replace(/\/$/, "")}/docs`))
       for (const [path, make] of Object.entries(documents)) {
-        yield* router.add("GET", `/${path.slice(1)}`, yield* fixedAnswer(make(publicUrl, mcp)))
+        yield* router.add("GET", `/${path.slice(1)}`, fixedAnswer(make(publicUrl, mcp)))
       }
     })
   )

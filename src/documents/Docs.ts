@@ -39,10 +39,10 @@ export const layer = (publicUrl: string) =>
         headers: { "cache-control": "public, max-age=31536000, immutable" }
       }))
       const document = Effect.map(api, (api) => documentOf(forViewer(api, publicUrl)))
-      yield* router.add("GET", "/openapi.json", yield* fixedAnswer(Effect.map(api, documentOf)))
-      yield* router.add("GET", pages.page, yield* fixedAnswer(page))
-      yield* router.add("GET", pages.viewer, yield* fixedAnswer(script))
-      yield* router.add("GET", pages.document, yield* fixedAnswer(document))
+      yield* router.add("GET", "/openapi.json", fixedAnswer(Effect.map(api, documentOf)))
+      yield* router.add("GET", pages.page, fixedAnswer(page))
+      yield* router.add("GET", pages.viewer, fixedAnswer(script))
+      yield* router.add("GET", pages.document, fixedAnswer(document))
     })
   )
 

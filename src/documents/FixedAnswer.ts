@@ -24,43 +24,54 @@ const compress = {
   identity: (body: Uint8Array) => Promise.resolve(body)
 } satisfies Record<Encoding, (body: Uint8Array) => Promise<Uint8Array>>
 
-/** `make` runs at the first request. */
-export const fixedAnswer = (make: Effect.Effect<Fixed>) =>
-  Effect.gen(function* () {
-    const fixed = yield* Effect.cached(make)
-    const encoded = (encoding: Encoding) =>
-      Effect.cached(
-        Effect.gen(function* () {
-          const { body, contentType, headers } = yield* fixed
-          const bytes = yield* Effect.promise(() => compress[encoding](body))
-          const etag = `"${createHash("sha256").update(bytes).digest("base64url").slice(0, 22)}"`
-          const common = {
-            etag,
-            vary: "accept-encoding",
-            // A cache may store the answer, but must revalidate it each time, because the next version of the service has
-            // another body.
-            "cache-control": "no-cache",
-            "x-content-type-options": "nosniff",
-            ...headers
-          }
-          const coding = encoding === "identity" ? {} : { "content-encoding": encoding }
-          return {
-            etag,
-            whole: HttpServerResponse.uint8Array(bytes, { contentType, headers: { ...common, ...coding } }),
-            unchanged: HttpServerResponse.empty({ status: 304, headers: common })
-          }
-        })
-      )
-    return { br: yield* encoded("br"), gzip: yield* encoded("gzip"), identity: yield* encoded("identity") }
-  }).pipe(
-    Effect.map((answers) =>
-      Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers }) =>
-        Effect.map(answers[encodingFor(headers["accept-encoding"])], ({ etag, unchanged, whole }) =>
-          matches(headers["if-none-match"], etag) ? unchanged : whole
-        )
-      )
+/**
+ * Runs `make` at the first request. One run goes on for all requests, also when their callers leave: anyone may ask for a document, and
+ * some take seconds to make. A run that has failed is repeated at the next request.
+ */
+const once = <A>(make: Effect.Effect<A>): Effect.Effect<A> => {
+  let made: Promise<A> | undefined
+  return Effect.promise(
+    () =>
+      (made ??= Effect.runPromise(make).catch((error: unknown) => {
+        made = undefined
+        throw error
+      }))
+  )
+}
+
+/** `make` runs once, unless it fails. */
+export const fixedAnswer = (make: Effect.Effect<Fixed>) => {
+  const fixed = once(make)
+  const encoded = (encoding: Encoding) =>
+    once(
+      Effect.gen(function* () {
+        const { body, contentType, headers } = yield* fixed
+        const bytes = yield* Effect.promise(() => compress[encoding](body))
+        const etag = `"${createHash("sha256").update(bytes).digest("base64url").slice(0, 22)}"`
+        const common = {
+          etag,
+          vary: "accept-encoding",
+          // A cache may store the answer, but must revalidate it each time, because the next version of the service has
+          // another body.
+          "cache-control": "no-cache",
+          "x-content-type-options": "nosniff",
+          ...headers
+        }
+        const coding = encoding === "identity" ? {} : { "content-encoding": encoding }
+        return {
+          etag,
+          whole: HttpServerResponse.uint8Array(bytes, { contentType, headers: { ...common, ...coding } }),
+          unchanged: HttpServerResponse.empty({ status: 304, headers: common })
+        }
+      })
+    )
+  const answers = { br: encoded("br"), gzip: encoded("gzip"), identity: encoded("identity") }
+  return Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers }) =>
+    Effect.map(answers[encodingFor(headers["accept-encoding"])], ({ etag, unchanged, whole }) =>
+      matches(headers["if-none-match"], etag) ? unchanged : whole
     )
   )
+}
 
 /** Returns the first of `br` and `gzip` that a request accepts, otherwise `identity` (RFC 9110, section 12.5.3). */
 const encodingFor = (accepted: string | undefined): Encoding => {

@@ -1,10 +1,14 @@
 /** The documents that are read before a call: their form, how they are served, and where their links lead (contract §15). */
 import { assert, it, layer } from "../support/Vitest.ts"
-import { Effect, Schema } from "effect"
+import { Effect, Exit, Schema } from "effect"
+import { HttpServerRequest } from "effect/http"
+import type { ChildProcess } from "node:child_process"
+import { subscribe, unsubscribe } from "node:diagnostics_channel"
 import { get as httpGet, type IncomingMessage } from "node:http"
 import { createHash } from "node:crypto"
 import { buffer } from "node:stream/consumers"
 import { brotliDecompressSync, gunzipSync } from "node:zlib"
+import { fixedAnswer } from "../../src/documents/FixedAnswer.ts"
 import { send } from "../support/ContractHttp.ts"
 import { anchorsOf, linksOf } from "../support/Markdown.ts"
 import { freePort } from "../support/Process.ts"
@@ -78,21 +82,6 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
     }
   })
 
-  it.effect("have the package of the client, which is compiled once", function* () {
-    const { url } = yield* TestServer
-    const read = Effect.promise(async () => {
-      const answer = await fetch(`${url}/client.tgz`)
-      return { type: answer.headers.get("content-type"), bytes: Buffer.from(await answer.arrayBuffer()) }
-    })
-    const [first, second] = yield* Effect.all([read, read], { concurrency: "unbounded" })
-    assert.strictEqual(first.type, "application/gzip")
-    assert.isTrue(first.bytes.equals(second.bytes))
-    const files = gunzipSync(first.bytes).toString("latin1")
-    for (const file of ["package.json", "README.md", "LICENSE", "dist/client.js", "dist/webhooks.d.ts"]) {
-      assert.include(files, `package/${file}`)
-    }
-  })
-
   it.effect("have their media types", function* () {
     const { send } = yield* TestServer
     const typeOf = (path: string) => Effect.map(send({ path }), ({ headers }) => String(headers["content-type"]))
@@ -155,6 +144,55 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("the documents
       assert.strictEqual((yield* get(path, { "if-none-match": '"other"' })).status, 200)
     }
   })
+})
+
+it.live("the package of the client is compiled once, also for callers who leave before its answer", function* () {
+  const { url } = yield* startServer({}, "api")
+  const children: Array<ChildProcess> = []
+  const add = (message: unknown) => void children.push(Object(message).process)
+  yield* Effect.acquireRelease(
+    Effect.sync(() => subscribe("child_process", add)),
+    () => Effect.sync(() => unsubscribe("child_process", add))
+  )
+  const read = async (signal: AbortSignal | null = null) => {
+    const answer = await fetch(`${url}/client.tgz`, { signal })
+    return { type: answer.headers.get("content-type"), bytes: Buffer.from(await answer.arrayBuffer()) }
+  }
+  for (const _ of [1, 2, 3]) {
+    const left: unknown = yield* Effect.promise(() => read(AbortSignal.timeout(100)).catch(({ name }) => name))
+    assert.strictEqual(left, "TimeoutError")
+    yield* Effect.sleep("50 millis")
+  }
+  const [first, second] = yield* Effect.promise(() => Promise.all([read(), read()]))
+  assert.lengthOf(
+    children.filter(({ spawnargs }) => spawnargs.some((argument) => argument.endsWith("pack.ts"))),
+    1
+  )
+  assert.strictEqual(first.type, "application/gzip")
+  assert.isTrue(first.bytes.equals(second.bytes))
+  const files = gunzipSync(first.bytes).toString("latin1")
+  for (const file of ["package.json", "README.md", "LICENSE", "dist/client.js", "dist/webhooks.d.ts"]) {
+    assert.include(files, `package/${file}`)
+  }
+})
+
+it.live("a document that could not be made is made at the next request", function* () {
+  let attempts = 0
+  const answer = fixedAnswer(
+    Effect.sync(() => {
+      attempts += 1
+      assert.isAbove(attempts, 1)
+      return { body: Buffer.from("made"), contentType: "text/plain" }
+    })
+  ).pipe(
+    Effect.provideService(
+      HttpServerRequest.HttpServerRequest,
+      HttpServerRequest.fromWeb(new Request("http://127.0.0.1/"))
+    )
+  )
+  assert.isTrue(Exit.isFailure(yield* Effect.exit(answer)))
+  for (const _ of [1, 2]) assert.strictEqual((yield* answer).status, 200)
+  assert.strictEqual(attempts, 2)
 })
 
 it.live("a browser keeps the script of the reference, which its page names by its hash", function* () {

@@ -5,6 +5,7 @@
 import { mutating } from "./Mutation.ts"
 
 const discovery = mutating("documents/Discovery.ts", "api/Discovery")
+const documents = mutating("documents/FixedAnswer.ts", "api/Discovery")
 const bodies = mutating("http/path/JsonBody.ts", "contract/Walk.bodies")
 const listening = mutating("http/edge/NodeServer.ts", "contract/Connections")
 const lifecycle = mutating("service/Lifecycle.ts", "contract/Connections")
@@ -21,6 +22,8 @@ const toolList = mutating("http/mcp/Tools.ts", "contract/Walk.tools")
 export const server = [
   mutating("telemetry/Logging.ts", "telemetry/Logging")("if (known.room < 1) return void known.left++", ""),
   mutating("platform/Settings.ts", "faults/Start")('if (Redacted.isRedacted(value)) return "[redacted]"', ""),
+  documents("(made ??= ", "(made = "),
+  documents("made = undefined", ""),
   discovery("withServedLinks(markdown, source, ending)", "markdown"),
   discovery('`${pathname.replace(/\\/$/, "")}/docs`', '"/docs"'),
   mutating("http/path/RequestShape.ts", "contract/Walk.bodies")(
