@@ -1,7 +1,5 @@
 /** HTTP handlers of installations, webhooks and the import preview. */
 import { Effect, Redacted } from "effect"
-import { HttpApiBuilder } from "effect/http-api"
-import { Api } from "../api/Api.ts"
 import { Principal } from "../api/Access.ts"
 import {
   commandWith,
@@ -9,19 +7,14 @@ import {
   pageHandler,
   receiptWith,
   recordHandler,
-  unversionedReceiptAnswer,
-  withoutEncoding
+  unversionedReceiptAnswer
 } from "../http/path/Handlers.ts"
 import { Preview } from "./imports/Preview.ts"
 import { makeListInstallations } from "./endpoints/WebhookList.ts"
 import { makeWebhookReads, makeWebhooks, type WebhookOutcome } from "./Webhooks.ts"
 
-export const installations = groupOf(makeListInstallations, (list) =>
-  HttpApiBuilder.group(Api, "installations", (handlers) =>
-    handlers.handleAll(
-      withoutEncoding({ listInstallations: pageHandler((projectId, { query }) => list(projectId, query)) })
-    )
-  )
+export const installations = groupOf("installations", makeListInstallations, (list, handlers) =>
+  handlers({ listInstallations: pageHandler((projectId, { query }) => list(projectId, query)) })
 )
 
 /** The answer to a repeated command has no signing secret. */
@@ -29,48 +22,40 @@ const secretAnswer = (outcome: WebhookOutcome) =>
   receiptWith(outcome, outcome.returned === null ? {} : { signingSecret: Redacted.value(outcome.returned) })
 
 export const webhooks = groupOf(
+  "webhooks",
   Effect.all({ webhooks: makeWebhooks, reads: makeWebhookReads }),
-  ({ webhooks, reads }) =>
-    HttpApiBuilder.group(Api, "webhooks", (handlers) =>
-      handlers.handleAll(
-        withoutEncoding({
-          getWebhook: recordHandler((projectId, { params }) => reads.get(projectId, params.installationId)),
-          listDeliveries: pageHandler((projectId, { params, query }) =>
-            reads.listDeliveries(projectId, params.installationId, query)
-          ),
-          getDelivery: ({ params }) =>
-            Principal.use(({ projectId }) => reads.getDelivery(projectId, params.installationId, params.deliveryId)),
-          configureWebhook: commandWith(
-            (command, { params, payload }) => webhooks.configure(command, params.installationId, payload),
-            secretAnswer
-          ),
-          rotateWebhookSecret: commandWith(
-            (command, { params, payload }) => webhooks.rotate(command, params.installationId, payload),
-            secretAnswer
-          ),
-          retryDelivery: commandWith(
-            (command, { params }) => webhooks.retry(command, params.installationId, params.deliveryId),
-            unversionedReceiptAnswer
-          ),
-          testWebhook: ({ params }) =>
-            Principal.use(({ projectId }) => webhooks.test(projectId, params.installationId)),
-          replayDeliveries: commandWith(
-            (command, { params, payload }) => webhooks.replay(command, params.installationId, payload),
-            unversionedReceiptAnswer
-          ),
-          getReplay: ({ params }) =>
-            Principal.use(({ projectId }) => reads.getReplay(projectId, params.installationId, params.replayId))
-        })
-      )
-    )
+  ({ webhooks, reads }, handlers) =>
+    handlers({
+      getWebhook: recordHandler((projectId, { params }) => reads.get(projectId, params.installationId)),
+      listDeliveries: pageHandler((projectId, { params, query }) =>
+        reads.listDeliveries(projectId, params.installationId, query)
+      ),
+      getDelivery: ({ params }) =>
+        Principal.use(({ projectId }) => reads.getDelivery(projectId, params.installationId, params.deliveryId)),
+      configureWebhook: commandWith(
+        (command, { params, payload }) => webhooks.configure(command, params.installationId, payload),
+        secretAnswer
+      ),
+      rotateWebhookSecret: commandWith(
+        (command, { params, payload }) => webhooks.rotate(command, params.installationId, payload),
+        secretAnswer
+      ),
+      retryDelivery: commandWith(
+        (command, { params }) => webhooks.retry(command, params.installationId, params.deliveryId),
+        unversionedReceiptAnswer
+      ),
+      testWebhook: ({ params }) => Principal.use(({ projectId }) => webhooks.test(projectId, params.installationId)),
+      replayDeliveries: commandWith(
+        (command, { params, payload }) => webhooks.replay(command, params.installationId, payload),
+        unversionedReceiptAnswer
+      ),
+      getReplay: ({ params }) =>
+        Principal.use(({ projectId }) => reads.getReplay(projectId, params.installationId, params.replayId))
+    })
 )
 
-export const preview = groupOf(Preview, ({ preview }) =>
-  HttpApiBuilder.group(Api, "preview", (handlers) =>
-    handlers.handleAll(
-      withoutEncoding({
-        previewImport: ({ params }) => Principal.use(({ projectId }) => preview(projectId, params.installationId))
-      })
-    )
-  )
+export const preview = groupOf("preview", Preview, ({ preview }, handlers) =>
+  handlers({
+    previewImport: ({ params }) => Principal.use(({ projectId }) => preview(projectId, params.installationId))
+  })
 )

@@ -1,13 +1,12 @@
 import { Effect } from "effect"
-import { HttpApiBuilder, HttpApiSchema } from "effect/http-api"
-import { Api } from "../api/Api.ts"
+import { HttpApiSchema } from "effect/http-api"
 import { Principal } from "../api/Access.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { MessageAttempt } from "../api/messaging/Messaging.ts"
 import { ProjectMismatch, ProviderConflict, ProviderOutcomeUnknown } from "../api/Problems.ts"
 import { command } from "../commands/Command.ts"
 import { addAnswerHeaders } from "../platform/CurrentRequest.ts"
-import { groupOf, pageAnswer, replayHeader, withoutEncoding } from "../http/path/Handlers.ts"
+import { groupOf, pageAnswer, replayHeader } from "../http/path/Handlers.ts"
 import { makeGetReceipt, makeListConversations, makeSend, makeSources, receiptOf, type Sent } from "./Conversations.ts"
 
 const inProject = <A, E, R>(
@@ -19,35 +18,30 @@ const inProject = <A, E, R>(
   )
 
 export const handlers = groupOf(
+  "messaging",
   Effect.all({ sources: makeSources, conversations: makeListConversations, send: makeSend, receipt: makeGetReceipt }),
-  ({ sources, conversations, send, receipt }) =>
-    HttpApiBuilder.group(Api, "messaging", (handlers) =>
-      handlers.handleAll(
-        withoutEncoding({
-          listSources: ({ query: { expectedProjectId, ...query }, request }) =>
-            inProject(expectedProjectId, (projectId) =>
-              Effect.flatMap(sources.list(projectId, query), (page) => pageAnswer(page, request))
-            ),
-          listConversations: ({ query: { expectedProjectId, ...query }, request }) =>
-            inProject(expectedProjectId, (projectId) =>
-              Effect.flatMap(conversations(projectId, query), (page) => pageAnswer(page, request))
-            ),
-          getConversationSource: ({ params, query }) =>
-            inProject(query.expectedProjectId, (projectId) => sources.ofConversation(projectId, params.conversationId)),
-          sendMessage: (request) =>
-            inProject(request.payload.expectedProjectId, (projectId) =>
-              Effect.flatMap(
-                send(command(projectId, request), request.params.conversationId, request.payload.text),
-                answerOf
-              )
-            ),
-          getMessage: ({ params, query }) =>
-            inProject(query.expectedProjectId, (projectId) =>
-              receipt(projectId, params.conversationId, params.messageId)
-            )
-        })
-      )
-    )
+  ({ sources, conversations, send, receipt }, handlers) =>
+    handlers({
+      listSources: ({ query: { expectedProjectId, ...query }, request }) =>
+        inProject(expectedProjectId, (projectId) =>
+          Effect.flatMap(sources.list(projectId, query), (page) => pageAnswer(page, request))
+        ),
+      listConversations: ({ query: { expectedProjectId, ...query }, request }) =>
+        inProject(expectedProjectId, (projectId) =>
+          Effect.flatMap(conversations(projectId, query), (page) => pageAnswer(page, request))
+        ),
+      getConversationSource: ({ params, query }) =>
+        inProject(query.expectedProjectId, (projectId) => sources.ofConversation(projectId, params.conversationId)),
+      sendMessage: (request) =>
+        inProject(request.payload.expectedProjectId, (projectId) =>
+          Effect.flatMap(
+            send(command(projectId, request), request.params.conversationId, request.payload.text),
+            answerOf
+          )
+        ),
+      getMessage: ({ params, query }) =>
+        inProject(query.expectedProjectId, (projectId) => receipt(projectId, params.conversationId, params.messageId))
+    })
 )
 
 const answerOf = Effect.fnUntraced(function* ({ message, replayed }: Sent) {

@@ -8,9 +8,7 @@ import type { KeyId, ProjectId } from "../api/schema/Ids.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { selectList } from "../sql/Columns.ts"
 import { statement } from "../sql/Database.ts"
-import { HttpApiBuilder } from "effect/http-api"
-import { Api } from "../api/Api.ts"
-import { groupOf, withoutEncoding } from "../http/path/Handlers.ts"
+import { groupOf } from "../http/path/Handlers.ts"
 
 /** A larger count of active clients is known for `recount`: to count takes a time that grows with them, such as 40 ms for 100,000. */
 const countedAtOnce = 10_000
@@ -63,10 +61,6 @@ const get = (sql: SqlClient.SqlClient, projectId: ProjectId, keyId: KeyId, known
   FROM projects JOIN api_keys ON api_keys.project_id = projects.project_id
   WHERE projects.project_id = ${projectId} AND key_id = ${keyId}`
 
-export const handlers = groupOf(makeGetCredential, (get) =>
-  HttpApiBuilder.group(Api, "credential", (handlers) =>
-    handlers.handleAll(
-      withoutEncoding({ getCredential: () => Principal.use(({ keyId, projectId }) => get(projectId, keyId)) })
-    )
-  )
+export const handlers = groupOf("credential", makeGetCredential, (get, handlers) =>
+  handlers({ getCredential: () => Principal.use(({ keyId, projectId }) => get(projectId, keyId)) })
 )

@@ -11,9 +11,9 @@ import { anyVersion, type Command, command, type Outcome, versionsOf } from "../
 import type { Page } from "../pages/Pages.ts"
 import { PreconditionFailed } from "../../api/Problems.ts"
 import { etag } from "../../api/schema/Fields.ts"
-import { type HttpApiEndpoint, HttpApiSchema } from "effect/http-api"
+import { type HttpApi, HttpApiBuilder, type HttpApiEndpoint, type HttpApiGroup, HttpApiSchema } from "effect/http-api"
 import { CurrentRequest } from "../../platform/CurrentRequest.ts"
-import { endpoints } from "../../api/Api.ts"
+import { Api, endpoints } from "../../api/Api.ts"
 
 export const pageHandler =
   <Request extends { readonly request: HttpServerRequest.HttpServerRequest }, Item, E, R>(
@@ -164,25 +164,44 @@ type OfRequests = Scope.Scope | Operation | Authentication | RequestShape | Json
 const ofRequests = Context.pick(Scope.Scope, Operation, Authentication, RequestShape, JsonBody)
 
 /**
- * Builds a group from its operations (`make`), which exist once and outside of any request: handlers that yield services would
+ * Implements a group of the Api. Its operations (`make`) exist once and outside of any request: handlers that yield services would
  * look them up in each request. Drop this when look-ups no longer show in a profile.
  *
  * The group's context is narrowed to its middleware: the builder merges the whole context with that of each request, which costs
  * a copy of some 60 services. Drop this when the builder merges without a copy.
  */
-export const groupOf = <Operations, E, R, A>(
+export const groupOf = <const Group extends HttpApiGroup.Identifier<Groups>, Operations, E, R, Return extends Handled>(
+  name: Group,
   make: Effect.Effect<Operations, E, R>,
-  group: (operations: Operations) => Layer.Layer<A, never, OfRequests>
+  build: (operations: Operations, handlers: HandleAll<Group>) => Complete<Return>
 ) =>
   Layer.unwrap(
-    Effect.map(make, (operations) =>
-      Layer.effectContext(
-        Effect.updateContext(Layer.build(group(operations)), (context: Context.Context<OfRequests>) =>
-          ofRequests(context)
-        )
+    Effect.map(make, (operations) => {
+      const group = HttpApiBuilder.group(Api, name, (handlers): HttpApiBuilder.Handlers.ValidateReturn<Return> =>
+        build(operations, (all) => handlers.handleAll(withoutEncoding(all)))
       )
-    )
+      return Layer.effectContext(
+        Effect.updateContext(Layer.build(group), (context: Context.Context<OfRequests>) => ofRequests(context))
+      )
+    })
   )
+
+type Groups = typeof Api extends HttpApi.HttpApi<string, infer All> ? All : never
+
+/**
+ * Names of operations begin with a lower-case letter. If they could be any string here, the compiler would infer the handlers of a
+ * group from this type instead of from its operations.
+ */
+type Handled = HttpApiBuilder.Handlers<OfRequests, Record<Name, HttpApiEndpoint.Constraint>, Name>
+type Name = Uncapitalize<string>
+
+/** Accepts the handlers of a whole group that need nothing but what each request has. */
+type Complete<Return> =
+  HttpApiBuilder.Handlers.Context<Return> extends OfRequests ? HttpApiBuilder.Handlers.ValidateReturn<Return> : never
+
+type HandleAll<Group extends HttpApiGroup.Identifier<Groups>> = HttpApiBuilder.Handlers.FromGroup<
+  HttpApiGroup.WithIdentifier<Groups, Group>
+>["handleAll"]
 
 type Handler = (request: { readonly endpoint: HttpApiEndpoint.Top }) => Effect.Effect<unknown, unknown, unknown>
 
@@ -191,7 +210,7 @@ type Handler = (request: { readonly endpoint: HttpApiEndpoint.Top }) => Effect.E
  * and the contract tests validate every answer against the OpenAPI document. Drop this when the builder encodes at the cost of
  * `JSON.stringify`. The returned handlers have the type of the given ones, so the builder still checks the types of their answers.
  */
-export const withoutEncoding = <Handlers extends object>(handlers: Handlers): Handlers => {
+const withoutEncoding = <Handlers extends object>(handlers: Handlers): Handlers => {
   const whole = Object.entries(handlers).map(([name, handler]: [string, Handler]) => [
     name,
     (request: { readonly endpoint: HttpApiEndpoint.Top }) =>
