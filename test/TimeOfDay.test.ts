@@ -23,7 +23,6 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "integrations/deliveries/Replays.ts": [1, "compared with stored times"],
   "integrations/endpoints/Sender.ts": [1, "compared with the date of Retry-After"],
   "integrations/TestEvents.ts": [1, "the time of an event, which is signed"],
-  "integrations/Webhooks.ts": [1, "a cache whose entries do not expire"],
   "messaging/providers/ChannelLimits.ts": [1, "by the clock whose time of day is monotonic"],
   "messaging/providers/Connectors/Connector.ts": [1, "compared with the date of Retry-After"],
   "messaging/providers/Connectors/Http.ts": [1, "signed"],

@@ -1,5 +1,5 @@
 /** Outbound webhooks: the endpoint, subscriptions and signing secrets of an installation (contract §10). */
-import { Cache, DateTime, Duration, Effect, Exit, Option, type Redacted, Struct } from "effect"
+import { DateTime, Effect, Option, type Redacted, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import type { DeliveryId, InstallationId, ProjectId, ReplayId } from "../api/schema/Ids.ts"
 import type { ReplayCreate } from "../api/integrations/Replays.ts"
@@ -43,31 +43,20 @@ export const makeWebhooks = Effect.gen(function* () {
   const allowed = networksOf(webhooks.allowedNetworks)
   const sendTest = yield* makeSendTest
 
-  /**
-   * Caches the current secret and the headers of each webhook. `configure` answers with the secret. It opens the secret before it
-   * changes the webhook, so nothing is changed if no key opens the secret. If the statement that changes the webhook finds another
-   * secret or other headers, they are read again.
-   */
-  const currentSecrets = yield* Cache.makeWith(
-    Effect.fnUntraced(function* ({ id, projectId }: WebhookKey) {
-      const [row] = yield* statement(currentSecret(sql, projectId, id))
-      if (row === undefined) return none
-      const opened = yield* Effect.option(box.open(secretOwner(projectId, id), row.secret))
-      return { sealed: row.secret, opened, headers: { sealed: row.headers, names: row.names } }
-    }),
-    {
-      capacity: 10_000,
-      timeToLive: Exit.match({ onSuccess: () => Duration.infinity, onFailure: () => Duration.zero })
-    }
-  )
+  const currentOf = Effect.fnUntraced(function* (projectId: ProjectId, id: InstallationId) {
+    const [row] = yield* statement(currentSecret(sql, projectId, id))
+    if (row === undefined) return none
+    const opened = yield* Effect.option(box.open(secretOwner(projectId, id), row.secret))
+    return { sealed: row.secret, opened, headers: { sealed: row.headers, names: row.names } }
+  })
 
+  /** Opens the current secret, with which `configure` answers, before the change: nothing is changed if no key opens it. */
   const configureOnce = Effect.fnUntraced(function* (command: Command, id: InstallationId, webhook: WebhookConfigure) {
     const { projectId } = command
-    const key: WebhookKey = { projectId, id }
     const made = yield* newSecret
     const fresh = yield* box.seal(secretOwner(projectId, id), made)
     const isNew = webhook.expectedVersion === null
-    const current = isNew ? none : yield* Cache.get(currentSecrets, key)
+    const current = isNew ? none : yield* currentOf(projectId, id)
     const { opened, sealed } = current
     const headers = yield* sealHeaders(box, projectId, id, current.headers, webhook.headers)
     const change = {
@@ -77,16 +66,7 @@ export const makeWebhooks = Effect.gen(function* () {
       headers,
       current: sealed === null ? null : { sealed, opens: Option.isSome(opened), headers: current.headers }
     }
-    const outcome = yield* mutate(
-      mutations,
-      command,
-      configure(sql, projectId, id, change, yield* DateTime.nowAsDate)
-    ).pipe(
-      Effect.tapError(({ _tag }) => (_tag === "SecretReplaced" ? Cache.invalidate(currentSecrets, key) : Effect.void))
-    )
-    if (isNew && !outcome.replayed) {
-      yield* Cache.set(currentSecrets, key, { sealed: fresh, opened: Option.some(made), headers })
-    }
+    const outcome = yield* mutate(mutations, command, configure(sql, projectId, id, change, yield* DateTime.nowAsDate))
     return withSecret(outcome, isNew ? made : Option.getOrElse(opened, () => made))
   })
 
@@ -111,7 +91,6 @@ export const makeWebhooks = Effect.gen(function* () {
       const sealed = yield* box.seal(secretOwner(projectId, id), made)
       const change = { expectedVersion, sealed, overlap: webhooks.secretOverlap }
       const outcome = yield* mutate(mutations, command, rotate(sql, projectId, id, change, yield* DateTime.nowAsDate))
-      if (!outcome.replayed) yield* Cache.invalidate(currentSecrets, { projectId, id })
       yield* notifier.changed(projectId, id)
       return withSecret(outcome, made)
     }),
@@ -145,11 +124,6 @@ export const makeWebhooks = Effect.gen(function* () {
     })
   }
 })
-
-interface WebhookKey {
-  readonly projectId: ProjectId
-  readonly id: InstallationId
-}
 
 interface CurrentSecret {
   /** Null if there is no webhook. */
