@@ -37,22 +37,19 @@ export interface CurrentRequestShape {
   unavailable: (detail: string) => ServiceUnavailable | ProviderOutcomeUnknown
 }
 
-const serviceUnavailable = (detail: string) => new ServiceUnavailable({ detail })
+const initial: Omit<CurrentRequestShape, "id" | "target" | "headers"> = {
+  route: "",
+  caller: undefined,
+  namedKeyId: undefined,
+  call: undefined,
+  problem: undefined,
+  outage: undefined,
+  arrivedAt: undefined,
+  unavailable: (detail) => new ServiceUnavailable({ detail })
+}
 
 export const CurrentRequest = Context.Reference<CurrentRequestShape>("developer-api-service/platform/CurrentRequest", {
-  defaultValue: () => ({
-    id: "",
-    target: "",
-    headers: {},
-    route: "",
-    caller: undefined,
-    namedKeyId: undefined,
-    call: undefined,
-    problem: undefined,
-    outage: undefined,
-    arrivedAt: undefined,
-    unavailable: serviceUnavailable
-  })
+  defaultValue: () => ({ id: "", target: "", headers: {}, ...initial })
 })
 
 const wellFormed = /^[A-Za-z0-9._-]{1,128}$/
@@ -62,19 +59,7 @@ export const newRequestState = (
   target: string
 ): CurrentRequestShape => {
   const id = typeof header === "string" && wellFormed.test(header) ? header : newUuid()
-  return {
-    id,
-    target,
-    headers: { "x-request-id": id },
-    route: "",
-    caller: undefined,
-    namedKeyId: undefined,
-    call: undefined,
-    problem: undefined,
-    outage: undefined,
-    arrivedAt: performance.now(),
-    unavailable: serviceUnavailable
-  }
+  return { ...initial, id, target, headers: { "x-request-id": id }, arrivedAt: performance.now() }
 }
 
 /** Adds headers to the answer of the current request, whether the answer is a success or a problem. */
