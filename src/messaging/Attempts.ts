@@ -7,12 +7,12 @@ import { Duration } from "effect"
 import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { CampaignId, ChannelId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
-import type { ProviderType } from "../api/messaging/Messaging.ts"
 import { instant, later } from "../sql/Times.ts"
 import { type Limits, limitTables, shareOf } from "./providers/ChannelLimits.ts"
 import {
   after,
   attemptAfter,
+  type Attempted,
   before,
   columns,
   endedLog,
@@ -27,30 +27,21 @@ import {
 } from "./Messages/Record.ts"
 import { isAwake } from "../platform/Moves.ts"
 
-export interface Attempt {
+export interface Attempt extends Attempted {
   readonly projectId: ProjectId
   readonly messageId: MessageId
   /** Null for a message of a campaign. */
   readonly conversationId: ConversationId | null
   readonly campaignId: CampaignId | null
   readonly channelId: ChannelId
-  readonly providerType: ProviderType
   /** The sealed config of the channel. */
   readonly config: Uint8Array
   readonly address: string
   readonly text: string
-  /** The number of the attempt. Its result is recorded only while it is the latest attempt. */
-  readonly number: number
-  /** Whether an earlier attempt may have been processed. */
-  readonly inDoubt: boolean
-  /** Number of earlier attempts without a call. The maximum of attempts does not include these. */
-  readonly uncalled?: number
-  /** Milliseconds since the message was created. */
-  readonly ageMillis?: number
   readonly traceparent: string
 }
 
-export interface Attempted {
+export interface AttemptResult {
   readonly attempt: Attempt
   readonly result: Result
 }
@@ -64,7 +55,7 @@ type Recorded = { readonly project: ProjectId; readonly id: MessageId } & (Messa
  * no `available_at`: it waits until `campaigns/Runner.ts` leases its next attempt. A message without an address is of a client who was
  * erased: what its provider has answered may repeat the text.
  */
-export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArray<Attempted>) => sql<Recorded>`
+export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArray<AttemptResult>) => sql<Recorded>`
   WITH result AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(${JSON.stringify(attempted.map(rowOf))}::jsonb) AS result (
       project_id text, id text, number int, "from" text[], "to" text, entry jsonb, delay float8
@@ -91,7 +82,7 @@ const attemptsOf = (sql: Sql) => sql`
   result JOIN messages ON messages.project_id = result.project_id AND messages.id = result.id
     AND messages.attempting AND messages.attempts = result.number AND messages.status = ANY(result."from")`
 
-const rowOf = ({ attempt: { messageId, number, projectId }, result }: Attempted) => {
+const rowOf = ({ attempt: { messageId, number, projectId }, result }: AttemptResult) => {
   const { delayMillis, errorCode, on, providerMessageId, reason } = result
   const entry = { status: attemptAfter[on], providerMessageId, errorCode, reason }
   return { project_id: projectId, id: messageId, number, from: before(on), to: after(on), entry, delay: delayMillis }

@@ -24,7 +24,7 @@ import { databaseNow } from "../sql/Times.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { Settings } from "../platform/Settings.ts"
 import type { Outcome } from "./providers/Connectors/Connector.ts"
-import { type Attempt, type Attempted, record } from "./Attempts.ts"
+import { type Attempt, type AttemptResult, record } from "./Attempts.ts"
 import { type Message, messages, resultOf } from "./Messages/Record.ts"
 import { makeCall, outcomes } from "./providers/Connectors.ts"
 import { type ProviderType, providerTypes } from "../api/messaging/Messaging.ts"
@@ -76,7 +76,7 @@ export class Calls extends Context.Service<
 
       const recording = coalesce(
         batch.size,
-        (attempted: ReadonlyArray<Attempted>) =>
+        (attempted: ReadonlyArray<AttemptResult>) =>
           Effect.gen(function* () {
             const rows = yield* retryContended(record(sql, yield* now, attempted))
             const found = new Map(rows.map((row) => [nameOf(row.project, row.id), row]))
@@ -90,7 +90,7 @@ export class Calls extends Context.Service<
       )
 
       /** Records a result. Fails with `Contended` if another transaction has locked the message. */
-      const recordOnce = (attempted: Attempted) =>
+      const recordOnce = (attempted: AttemptResult) =>
         Effect.flatMap(recording(attempted), (found) =>
           found === "locked" ? Effect.fail(new Contended()) : Effect.succeed(found)
         )

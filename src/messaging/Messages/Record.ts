@@ -91,12 +91,13 @@ export const givenUp = (sql: Sql, inDoubt: string): Statement.Fragment =>
 /** Delays before the second attempt and later ones. */
 const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30), Duration.minutes(2)]
 
-interface Attempted {
+export interface Attempted {
+  /** The number of the attempt. Its result is recorded only while it is the latest attempt. */
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
   readonly inDoubt: boolean
   readonly providerType: ProviderType
-  /** Number of earlier attempts without a call. */
+  /** Number of earlier attempts without a call. The maximum of attempts does not include these. */
   readonly uncalled?: number
   /** Milliseconds since the message was created. */
   readonly ageMillis?: number
