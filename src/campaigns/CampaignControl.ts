@@ -94,11 +94,7 @@ const retryFailed = (
   id: CampaignId,
   { at, traceparent }: Pick<EventContext, "at" | "traceparent">
 ) => ({
-  ...commandOn(sql, {
-    projectId,
-    id,
-    operation: "retry_failed",
-    at,
+  ...commandOn(sql, projectId, id, "retry_failed", at, {
     before: sql`
       failed AS MATERIALIZED (
         SELECT position, retries FROM campaign_recipients

@@ -163,11 +163,7 @@ export const change = (
   { expectedVersion, operation, references, start, values }: Change,
   { at, traceparent }: Pick<EventContext, "at" | "traceparent">
 ): Mutation<Conflict | ZoneChanged> => {
-  const command = commandOn(sql, {
-    projectId,
-    id,
-    operation,
-    at,
+  const command = commandOn(sql, projectId, id, operation, at, {
     before: sql`
       patch AS (SELECT ${JSON.stringify(values)}::jsonb AS p),
       next AS MATERIALIZED (

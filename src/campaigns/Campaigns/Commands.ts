@@ -73,15 +73,8 @@ export const stateAfter = (operation: Operation): string =>
 export const versionGuard = (sql: Sql, expectedVersion: number) => sql`
   WHEN target.version <> ${expectedVersion}::bigint THEN ARRAY['version_conflict']`
 
-/**
- * A command on a campaign. Its SQL can use the rows `command`, `target` (the campaign) and `frozen` (its audience), and what
- * `from` joins.
- */
+/** The SQL of a command. It can use the rows `command`, `target` (the campaign) and `frozen` (its audience), and what `from` joins. */
 interface Parts {
-  readonly projectId: ProjectId
-  readonly id: CampaignId
-  readonly operation: Operation
-  readonly at: Date
   /** Common table expressions that `from` joins, each followed by a comma. */
   readonly before?: Statement.Fragment
   readonly from?: Statement.Fragment
@@ -105,7 +98,11 @@ interface Parts {
  */
 export const commandOn = (
   sql: Sql,
-  { at, before, changed, conflicts, effect, from, id, operation, projectId, resourceId, version }: Parts
+  projectId: ProjectId,
+  id: CampaignId,
+  operation: Operation,
+  at: Date,
+  { before, changed, conflicts, effect, from, resourceId, version }: Parts
 ): Mutation<Conflict> => ({
   at,
   decided: sql`
@@ -186,11 +183,7 @@ export const remove = (
   { expectedVersion, operation }: CommandOf<"delete">,
   at: Date
 ) =>
-  commandOn(sql, {
-    projectId,
-    id,
-    operation,
-    at,
+  commandOn(sql, projectId, id, operation, at, {
     conflicts: versionGuard(sql, expectedVersion),
     changed: sql`true`,
     version: sql`target.version`,
@@ -208,11 +201,7 @@ export const duplicate = (
   { name, operation }: CommandOf<"duplicate">,
   at: Date
 ) =>
-  commandOn(sql, {
-    projectId,
-    id,
-    operation,
-    at,
+  commandOn(sql, projectId, id, operation, at, {
     changed: sql`true`,
     version: sql`1`,
     resourceId: copy,

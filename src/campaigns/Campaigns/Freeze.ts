@@ -53,11 +53,7 @@ export const freeze = (
   filter: AudienceFilter,
   at: Date
 ) =>
-  commandOn(sql, {
-    projectId,
-    id,
-    operation: "freeze_audience",
-    at,
+  commandOn(sql, projectId, id, "freeze_audience", at, {
     conflicts: sql`
       WHEN ${filter.segmentId}::text IS NOT NULL AND NOT EXISTS (
         SELECT FROM segments WHERE segments.project_id = ${projectId} AND segments.id = ${filter.segmentId}::text
