@@ -3,7 +3,7 @@ import { type Duration, Effect, Schedule, Stream } from "effect"
 import { WebCrypto } from "effect/crypto"
 
 /** The request of a batch, for `batchClients` or `batchDeals`. */
-export interface BatchRequest<Item> {
+interface BatchRequest<Item> {
   readonly payload: { readonly items: ReadonlyArray<Item> }
   readonly headers: { readonly "idempotency-key": string }
 }

@@ -95,7 +95,7 @@ const liveIds = (sql: SqlClient.SqlClient) => sql`
 /** What the session of a worker is called: its role, its version, and the name of its host. PostgreSQL keeps 63 bytes. */
 const sessionNameOf = (role: Role) => `developer-api worker ${role} ${manifest.version} ${hostname()}`.slice(0, 63)
 
-export interface LiveWorker {
+interface LiveWorker {
   readonly id: string
   readonly role: string
   readonly version: string

@@ -1,6 +1,6 @@
 /** Summaries of figures. Ratios are computed pair by pair: both values of a pair were measured at about the same time. */
 
-export const median = (values: ReadonlyArray<number>): number => {
+const median = (values: ReadonlyArray<number>): number => {
   const sorted = values.toSorted((left, right) => left - right)
   const middle = sorted.length >> 1
   const upper = sorted[middle] ?? Number.NaN

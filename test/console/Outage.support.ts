@@ -64,7 +64,7 @@ export const fillMessaging = Effect.fnUntraced(function* (
 const created = "crm.deal.created.v1"
 
 /** The installations: two work, three answer 500, one does not answer. */
-export const installations = ["one", "two", "three", "four", "five", "six"]
+const installations = ["one", "two", "three", "four", "five", "six"]
 
 /** The body of the endpoints that answer 500. */
 export const answer = `{"error":"No connection to the database: too many clients"}`

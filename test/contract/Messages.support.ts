@@ -8,7 +8,7 @@ import type { Parts, Seeded, TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"
 
 export const signingSecret = `whsec_${Buffer.alloc(32, 9).toString("base64")}`
-export const botToken = "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K"
+const botToken = "123456:AAEhBOweik6ad9r-QXPENQjcrGbqCr4K"
 export const address = "+4915112345678"
 /** A text that is recognised wherever it must not appear. */
 export const text = "Your machine is ready: 20 € 🚲"

@@ -51,7 +51,7 @@ export const operations = new Map(
 )
 
 /** A sample without what the contract's table says of its operation. */
-export type Request = Omit<Sample, "method" | "path" | "status" | "scope" | "module" | "policy" | "key"> &
+type Request = Omit<Sample, "method" | "path" | "status" | "scope" | "module" | "policy" | "key"> &
   Partial<Pick<Sample, "policy">>
 
 /** Adds to each request what the contract's table says of its operation. */

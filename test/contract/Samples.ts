@@ -551,7 +551,7 @@ export const receiptOfSample = ({ receipt, status }: Sample, answer: Answer) => 
 }
 
 /** The sender of a request: a project, and one of its tokens or none. */
-export interface Caller {
+interface Caller {
   readonly projectId: string
   readonly token: string | undefined
 }

@@ -23,7 +23,7 @@ const usual = {
 /** The health of an endpoint that is parked until long after the test. */
 export const parked = "failures = 12, failed_probes = 2, parked_until = now() + interval '1 hour'"
 
-export interface WebhookRow {
+interface WebhookRow {
   readonly endpointUrl: string
   readonly eventTypes: ReadonlyArray<string>
   readonly enabled: boolean

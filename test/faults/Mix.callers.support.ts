@@ -46,7 +46,7 @@ export const makeLedger = () => ({
   /** How often the text of a recipient was to be sent by campaigns, each over one kind of provider. */
   campaignTexts: new Map<string, number>()
 })
-export type Ledger = ReturnType<typeof makeLedger>
+type Ledger = ReturnType<typeof makeLedger>
 
 /** One turn of a caller; turns are counted from 0. */
 export type Caller = (n: number) => Promise<unknown>

@@ -27,8 +27,6 @@ interface Part {
 /** A round: the parts that are killed, each with the milliseconds from the start of the round. */
 export type Round = ReadonlyArray<readonly [part: PartName, millis: number]>
 
-export type Parts = Awaited<ReturnType<typeof startParts>>
-
 /** Starts two APIs and two workers on a new PostgreSQL and a new Redis. */
 export const startParts = async (
   settingsOfTest: Readonly<Record<string, string>> = {},

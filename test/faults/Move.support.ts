@@ -74,7 +74,7 @@ export const startCell = async (name: string) => {
 export type Cell = Awaited<ReturnType<typeof startCell>>
 
 const roles = ["api", "worker"] as const
-export type Role = (typeof roles)[number]
+type Role = (typeof roles)[number]
 
 /** Starts a cell with a process for its API and one for its workers. */
 export const startProcesses = async (name: string) => {

@@ -34,7 +34,7 @@ export const makeRedis = async (...flags: ReadonlyArray<string>) => {
 const ping = (port: number) => ask(port, "PING")
 
 /** Sends one inline command, and returns the first chunk of the answer. */
-export const ask = (port: number, command: string) =>
+const ask = (port: number, command: string) =>
   new Promise<string>((resolve, reject) => {
     const socket = Net.connect({ host: "127.0.0.1", port, timeout: 1_000 }, () => socket.write(`${command}\r\n`))
     socket.once("data", (data) => {

@@ -8,7 +8,7 @@ import { truncateSync } from "node:fs"
 import { join } from "node:path"
 
 /** Statistics of tables, as the planner sees them. */
-export interface State {
+interface State {
   readonly name: string
   readonly isAnalyzed: boolean
   /** Pages of each table and each index; undefined: those that they have. */

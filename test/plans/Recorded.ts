@@ -9,13 +9,13 @@ import { fileURLToPath } from "node:url"
 const root = resolve(import.meta.dirname, "../..")
 
 /** A line of a source file on which an SQL template begins. */
-export interface Place {
+interface Place {
   readonly file: string
   readonly line: number
 }
 
 /** A template, and the templates inside it. */
-export interface Template {
+interface Template {
   readonly place: Place
   readonly parts: ReadonlyArray<Template>
 }

@@ -13,7 +13,7 @@ const inBase64 = (bytes: Buffer): ReadonlyArray<string> =>
   })
 
 /** Returns the forms in which a secret may appear, in lower case: plain, percent-encoded, in base64 and in hex. */
-export const formsOf = (secret: string): ReadonlyArray<string> => {
+const formsOf = (secret: string): ReadonlyArray<string> => {
   const bytes = Buffer.from(secret, "utf8")
   const [, key = ""] = /^(?:whsec_)?([A-Za-z0-9+/]{43}=)$/.exec(secret) ?? []
   const forms = [secret, encodeURIComponent(secret), ...inBase64(bytes), bytes.toString("hex")]

@@ -19,7 +19,7 @@ export const isOpen = (directory: string): boolean =>
 const flags = { fsync: "off" }
 
 /** A running server. */
-export interface Running {
+interface Running {
   readonly pid: number
   readonly port: number
   readonly url: string

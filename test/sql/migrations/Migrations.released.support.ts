@@ -4,7 +4,7 @@ import * as Path from "node:path"
 import { runToEnd } from "../../support/Process.ts"
 
 /** The texts of migrations by file name. */
-export type Texts = ReadonlyMap<string, string>
+type Texts = ReadonlyMap<string, string>
 
 /** Returns how migrations contradict the released ones: released migrations never change, and later ones come after them. */
 export const contradictions = (released: Texts, now: Texts): ReadonlyArray<string> => {

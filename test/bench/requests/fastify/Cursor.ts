@@ -4,7 +4,7 @@ import { canonicalJson } from "./Mutations.ts"
 import { Problem } from "./Problem.ts"
 
 /** A record's place in the list. */
-export interface Place {
+interface Place {
   readonly createdAt: Date
   readonly id: string
 }
