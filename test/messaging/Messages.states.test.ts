@@ -1,37 +1,15 @@
 /** Every move between the states of a message by its statement, and the fence that refuses stale results. */
-import { assert, describe, it, layer } from "../support/Vitest.ts"
+import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Struct } from "effect"
 import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { ChannelId, ConversationId, MessageId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { type Attempt, claim, record } from "../../src/messaging/Attempts.ts"
 import { settle } from "../../src/messaging/Messages.ts"
-import { targetsOf } from "../../src/api/schema/States.ts"
-import { attemptAfter, messages, type Result } from "../../src/messaging/Messages/Record.ts"
+import type { Result } from "../../src/messaging/Messages/Record.ts"
 import { begun, conversations, httpChannel, open, placesIn } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { limitsOf, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
-
-/** The moves of contract §8; a retry in the same status is not one of them. */
-const contract: Readonly<Record<MessageStatus, ReadonlyArray<MessageStatus>>> = {
-  pending: ["sent", "retrying", "unknown", "failed"],
-  retrying: ["sent", "unknown", "failed"],
-  unknown: ["sent", "failed", "retrying"],
-  sent: [],
-  failed: []
-}
-const attemptContract: ReadonlyArray<AttemptStatus> = ["accepted", "rejected", "retrying", "unknown"]
-
-describe("the state machine of messages", () => {
-  it("has exactly the moves of the contract", () => {
-    for (const state of messages.states)
-      assert.sameMembers([...targetsOf(messages, state)], [...contract[state]], state)
-  })
-
-  it("moves an attempt to each final state", () => {
-    assert.deepStrictEqual([...new Set(Object.values(attemptAfter))].toSorted(), [...attemptContract])
-  })
-})
 
 const minute = 60_000
 
