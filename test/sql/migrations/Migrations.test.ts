@@ -13,8 +13,7 @@ import { checkout } from "../../support/Process.ts"
 import { requires } from "../../support/Programs.ts"
 import { put } from "../../support/Rows.ts"
 import { makeDatabase } from "../../support/TestDatabase.ts"
-import { contradictions, migrationsIn, releasedIn } from "./Migrations.released.support.ts"
-import { faultsOf } from "./Migrations.support.ts"
+import { contradictions, faultsOf, migrationsIn, releasedIn } from "./Migrations.support.ts"
 
 const directory = Path.join(checkout, "migrations")
 const texts = await migrationsIn(directory)
