@@ -97,18 +97,9 @@ describe("a delivery's request", () => {
 
 describe("an endpoint's answer", () => {
   test("is cut off at its limit and counts", function* () {
-    const endless = yield* endpoint(({ socket }) => {
-      const writeMore = () => {
-        while (socket.write(Buffer.alloc(65_536)));
-      }
-      socket.write("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n")
-      socket.on("drain", writeMore)
-      writeMore()
-    })
     const huge = yield* answering("HTTP/1.1 202 OK", "content-length: 99999999", "", "x".repeat(16_384))
-    assert.strictEqual(resultOf(yield* send(url(endless))), 200)
     assert.strictEqual(resultOf(yield* send(url(huge))), 202)
-    yield* until(() => endless.closed() === 1 && huge.closed() === 1)
+    yield* until(() => huge.closed() === 1)
   })
 
   providing(sender({ timeout: "8 seconds" }))(

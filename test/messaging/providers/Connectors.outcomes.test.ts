@@ -3,7 +3,7 @@ import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Fiber } from "effect"
 import { type ChannelConfig, send as sendOver } from "../../../src/messaging/providers/Connectors.ts"
 import type { Outcome } from "../../../src/messaging/providers/Connectors/Connector.ts"
-import { answering, answerOf, endless, endpoint, parsed, pouring, tls, trusted } from "../../support/Endpoints.ts"
+import { answering, answerOf, endpoint, parsed, tls, trusted } from "../../support/Endpoints.ts"
 import {
   accepted,
   both,
@@ -169,29 +169,7 @@ test("an answer of any provider is read up to 64 KiB, and a longer one is classi
       }
     }
   }
-  const endless = yield* endpoint(({ socket }) => {
-    const pour = () => {
-      while (socket.write(Buffer.alloc(65_536, " ")));
-    }
-    socket.write(`HTTP/1.1 200 OK\r\n\r\n${taken.http}`)
-    socket.on("drain", pour)
-    pour()
-  })
-  yield* expectOfBoth(endless, unreadable)
 })
-
-providing(connectors({ PROVIDER_TIMEOUT: "8s" }))(
-  "an answer of any provider without an end is read no further than its bound, whatever it consists of",
-  function* () {
-    for (const [what, beginning, again] of endless) {
-      const provider = yield* pouring(beginning, again)
-      const [took] = yield* Effect.timed(expectOfBoth(provider, unreadable, { what }))
-      assert.isBelow(Duration.toMillis(took), 14_000, what)
-      yield* until(() => provider.closed() === 2)
-    }
-  },
-  90_000
-)
 
 test("an outcome that is no acceptance has the provider's words without secrets", function* () {
   const reasonOf = (channel: ChannelConfig) =>
