@@ -37,8 +37,6 @@ const rejection = (promise: Promise<unknown>) =>
     )
   )
 
-const controllerOf = () => new AbortController()
-
 const request = { payload: { displayName: "Robin" } }
 
 describe("a call of the Promise client", () => {
@@ -131,7 +129,7 @@ describe("an AbortSignal of the Promise client", () => {
 
   it.live("ends the wait before a retry", function* () {
     const { client, connections } = yield* clientOf(problem(429, "rate_limit_exceeded", { "retry-after": "50" }))
-    const controller = controllerOf()
+    const controller = new AbortController()
     const failed = rejection(client.clients.listClients(undefined, { signal: controller.signal }))
     yield* Effect.forkChild(
       Effect.sleep("5 millis").pipe(
@@ -145,7 +143,7 @@ describe("an AbortSignal of the Promise client", () => {
   })
 
   it.live("ends a request in flight and its connection", function* () {
-    const controller = controllerOf()
+    const controller = new AbortController()
     const reason = new Error("no more")
     const began = yield* Deferred.make<void>()
     const ended = yield* Deferred.make<void>()
@@ -167,7 +165,7 @@ describe("an AbortSignal of the Promise client", () => {
 
   it.live("ends the iteration over pages", function* () {
     const { client, connections } = yield* clientOf(page(["a"], "next"), page(["b"], null))
-    const controller = controllerOf()
+    const controller = new AbortController()
     const reason = new Error("no more")
     const ids: Array<string> = []
     const walk = async () => {
@@ -178,15 +176,6 @@ describe("an AbortSignal of the Promise client", () => {
     }
     assert.strictEqual(yield* rejection(walk()), reason)
     assert.deepStrictEqual([ids, connections()], [["a"], 1])
-  })
-
-  it.live("has no effect after the call has ended", function* () {
-    const { client } = yield* clientOf(receipt)
-    const controller = controllerOf()
-    const call = client.clients.createClient(request, { signal: controller.signal })
-    const { body } = yield* Effect.promise(() => call)
-    controller.abort()
-    assert.strictEqual(body.resourceId, "cli_1")
   })
 })
 
