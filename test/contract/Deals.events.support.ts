@@ -2,7 +2,8 @@
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { DealShape } from "../support/ContractAnswers.ts"
-import { eventsOf, type EventType, subscribe } from "../support/Events.ts"
+import { eventsOf, subscribe } from "../support/Events.ts"
+import type { EventType } from "../../src/api/integrations/Events.ts"
 import { type Parts, TestServer } from "../support/TestServer.ts"
 import { open } from "./Deals.support.ts"
 

@@ -1,19 +1,7 @@
 /** Subscriptions of webhooks, and the events in the outbox for them. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
-import { events } from "../../src/api/integrations/Events.ts"
-
-export const eventTypes = [
-  "crm.client.created.v1",
-  "crm.client.updated.v1",
-  "crm.client.erased.v1",
-  "crm.deal.created.v1",
-  "crm.deal.updated.v1",
-  "crm.deal.stage_changed.v1",
-  "crm.task.created.v1",
-  "crm.task.completed.v1"
-] as const
-export type EventType = (typeof eventTypes)[number]
+import { events, type EventType, eventTypes } from "../../src/api/integrations/Events.ts"
 
 /** Subscribes an installation of the project to events, by default to all. */
 export const subscribe = Effect.fnUntraced(function* (
