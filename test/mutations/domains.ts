@@ -40,10 +40,7 @@ export const domains = [
   addresses("has(reachable, address) || ", ""),
   addresses("has(sixToFour, address)", "false"),
   addresses("NetAddress.isIpv4Mapped(address) || ", ""),
-  mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")(
-    'url.href.includes("#")',
-    'url.hash !== ""'
-  ),
+  addresses('url.href.includes("#")', 'url.hash !== ""'),
   mutating("integrations/endpoints/Sender.ts", "integrations/endpoints/Sender.answers")(
     "other.startsWith(one)",
     "true"
@@ -56,8 +53,8 @@ export const domains = [
   previews(', asksFor: hashOf("preview", projectId, id)', ""),
   previews('names: [hashOf("preview", projectId)]', "names: []"),
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
-  outcomes("Duration.min(delay, longestRetryAfter)", "delay", "messaging/providers/Connectors.outcomes"),
-  outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"', "messaging/providers/Connectors.outcomes"),
+  outcomes("Duration.min(delay, longestRetryAfter)", "delay"),
+  outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"'),
   attempts('AND ${isAwake(sql, "queue.project_id")}', ""),
   attempts("AND messages.attempts = result.number", ""),
   attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
