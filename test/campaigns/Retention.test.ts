@@ -1,15 +1,13 @@
 import { assert, layer } from "../support/Vitest.ts"
-import { ConfigProvider, Duration, Effect, Layer } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { eraseTexts, pruneAudiences } from "../../src/campaigns/Retention.ts"
 import { settleMessage } from "../../src/messaging/Messages.ts"
 import { Operator } from "../../src/operators/Audit.ts"
-import { pruners } from "../../src/service/StoredData.ts"
-import { Settings } from "../../src/platform/Settings.ts"
 import { put } from "../support/Rows.ts"
 import { makeProject } from "../support/Projects.ts"
-import { Supervisor } from "../../src/work/Supervisor.ts"
+import { prunersWith } from "../support/Pruners.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
 const putAudience = Effect.fnUntraced(function* (project: string, id: string, size: number, abandoned: boolean) {
@@ -67,10 +65,7 @@ const messagesOfRecipients = [
   { status: "sent", doubt: false, ends: "sent" }
 ]
 
-const settings = Settings.layer.pipe(
-  Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ MESSAGE_RETENTION: "10d" })))
-)
-const pruner = pruners.pipe(Layer.provide([settings, Supervisor.layer]))
+const pruner = prunersWith({ MESSAGE_RETENTION: "10d" })
 
 layer(TestDatabase.layer)("the retention of audiences", (it) => {
   it.effect(

@@ -1,16 +1,10 @@
 import { assert, layer } from "../support/Vitest.ts"
-import { ConfigProvider, Duration, Effect, Layer } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import { Supervisor } from "../../src/work/Supervisor.ts"
-import { pruners } from "../../src/service/StoredData.ts"
-import { Settings } from "../../src/platform/Settings.ts"
 import { makeProject } from "../support/Projects.ts"
+import { prunersWith } from "../support/Pruners.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
-
-const settings = Settings.layer.pipe(
-  Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ IDEMPOTENCY_RETENTION: "2d" })))
-)
 
 const remaining = (age: string) =>
   Effect.gen(function* () {
@@ -35,7 +29,7 @@ layer(TestDatabase.layer)("the pruner of idempotency keys", (it) => {
              (VALUES ('old', ${at(3)}::timestamptz), ('new', ${at(1.99)}::timestamptz)) age (name, at)`
     }
 
-    yield* Layer.build(pruners.pipe(Layer.provide([settings, Supervisor.layer])))
+    yield* Layer.build(prunersWith({ IDEMPOTENCY_RETENTION: "2d" }))
     yield* remaining("old").pipe(Effect.repeat({ until: (n) => n === 0 }))
     assert.strictEqual(yield* remaining("new"), 3_000)
 

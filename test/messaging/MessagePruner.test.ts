@@ -1,21 +1,12 @@
 import { assert, layer } from "../support/Vitest.ts"
-import { ConfigProvider, Duration, Effect, Layer } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
-import { pruning } from "../../src/work/Retention.ts"
-import { retentions } from "../../src/service/StoredData.ts"
-import { Supervisor } from "../../src/work/Supervisor.ts"
-import { Settings } from "../../src/platform/Settings.ts"
 import { makeProject } from "../support/Projects.ts"
+import { prunersWith } from "../support/Pruners.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 
-const pruner = (env: Readonly<Record<string, string>>) =>
-  pruning(retentions.filter(({ name }) => name === "message pruning")).pipe(
-    Layer.provide([
-      Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown(env)))),
-      Supervisor.layer
-    ])
-  )
+const pruner = (env: Readonly<Record<string, string>>) => prunersWith(env, "message pruning")
 
 const now = 100 * 86_400_000
 

@@ -1,17 +1,15 @@
 /** Retention of deliveries with their attempt logs, and of events (contract §10: 30 days). */
 import { assert, it as test, layer } from "../../support/Vitest.ts"
-import { ConfigProvider, Duration, Effect, Layer } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { eventsPerPrune, firstEvent, pruneEvents } from "../../../src/integrations/deliveries/DeliveryMaintenance.ts"
 import type { State } from "../../../src/integrations/deliveries/States.ts"
-import { Supervisor } from "../../../src/work/Supervisor.ts"
 import { DatabaseUrl } from "../../../src/sql/Connections.ts"
-import { Settings } from "../../../src/platform/Settings.ts"
-import { pruners } from "../../../src/service/StoredData.ts"
 import { subscribe } from "../../support/Events.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { put } from "../../support/Rows.ts"
+import { prunersWith } from "../../support/Pruners.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 import { openShop, serve } from "./Deliveries.support.ts"
 import { loopWith } from "./Due.support.ts"
@@ -31,14 +29,7 @@ const loopOf = (isFirst: boolean) =>
         Effect.map(TestDatabase, ({ url }) => url)
       )
     ),
-    Layer.merge(
-      pruners.pipe(
-        Layer.provide([
-          Settings.layer.pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({})))),
-          Supervisor.layer
-        ])
-      )
-    )
+    Layer.merge(prunersWith({}))
   )
 const loop = loopOf(true)
 
