@@ -183,7 +183,6 @@ export const details =
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 
-/** A failed recipient of a campaign. */
 interface Failed {
   readonly position: number
   readonly clientId: string

@@ -15,7 +15,6 @@ export const id = (name: string, description: string) =>
 export const filter = <A>(flag: Flag.Flag<A>): Flag.Flag<A | null> =>
   flag.pipe(Flag.optional, Flag.map(Option.getOrNull))
 
-/** A filter by one of some values. */
 export const choice = <const Choice extends string>(
   name: string,
   choices: ReadonlyArray<Choice>,
@@ -28,7 +27,6 @@ export const code = (name: string, description: string) =>
 
 export const json = toggle("json", "Print one JSON document")
 
-/** The flags of a command on a project. */
 export const ofProject = { json, project: id("project", "The project's id (required)") }
 
 /** An invalid value is a usage error (exit code 2) that says what the schema expects. */

@@ -12,7 +12,6 @@ export interface Command {
   readonly projectId: ProjectId
   readonly key: string
   readonly fingerprint: Uint8Array
-  /** The name of the operation. */
   readonly operation: string
   /** The versions of the record that the command may change (`If-Match`); undefined: every version. */
   readonly ifMatch?: ReadonlyArray<number> | undefined

@@ -174,7 +174,6 @@ export const failureOf = ({
   readonly lastFailure: { readonly errorCode: string | null; readonly statusCode: number | null } | null
 }): Cell => (lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`))
 
-/** The form of an action. */
 export const action = (
   name: ActionName,
   csrf: string,
@@ -187,7 +186,6 @@ export const action = (
     <button>${label}</button>
   </form>`
 
-/** The path to which the forms of an action are sent. */
 export const actionPath = (name: string): `/${string}` => `/console/${name}`
 
 export const hiddenFields = (fields: Readonly<Record<string, string>>) =>

@@ -66,7 +66,6 @@ interface Parts {
   readonly project: Project
   readonly range: RangeByAge
   readonly time: Time
-  /** Makes the form of an action on a record of the project. */
   readonly submit: (
     name: ActionName,
     record: Readonly<Record<string, string>>,
@@ -97,7 +96,6 @@ interface List<Row> {
   readonly found: Found<Row>
   readonly empty: string
   readonly filter?: ReadonlyArray<Html>
-  /** If present, the list is filtered by time, too. */
   readonly range?: RangeByAge
 }
 

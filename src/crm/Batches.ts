@@ -30,7 +30,6 @@ const begin = (sql: SqlClient.SqlClient): Kind<{ readonly id: string }, never> =
 
 type Never = IdempotencyKeyReused | PreconditionFailed
 
-/** The outcome of an item. */
 type Done<E> =
   | { readonly externalId: string; readonly resourceId: string; readonly created: boolean; readonly changed: boolean }
   | { readonly externalId: string; readonly problem: E }

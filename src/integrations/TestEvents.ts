@@ -25,7 +25,6 @@ interface Target {
   readonly secrets: string
 }
 
-/** Makes a function that sends a test event to a webhook. */
 export const makeSendTest = Effect.gen(function* () {
   const sender = yield* Sender
   const open = secretsOf(yield* SecretBox)

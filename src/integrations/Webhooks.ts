@@ -94,7 +94,6 @@ export const makeWebhooks = Effect.gen(function* () {
       yield* notifier.changed(projectId, id)
       return withSecret(outcome, made)
     }),
-    /** Returns a dead delivery to the queue, at the start of its retry schedule. */
     retry: Effect.fnUntraced(function* (command: Command, id: InstallationId, deliveryId: DeliveryId) {
       const outcome = yield* mutate(
         mutations,
@@ -104,7 +103,6 @@ export const makeWebhooks = Effect.gen(function* () {
       yield* notifier.appended(command.projectId, [id])
       return outcome
     }),
-    /** Starts a replay. */
     replay: Effect.fnUntraced(function* (command: Command, id: InstallationId, asked: ReplayCreate) {
       const replayId = yield* newId("rpl")
       return yield* mutate(mutations, command, replay(sql, id, replayId, asked, yield* DateTime.nowAsDate))

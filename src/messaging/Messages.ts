@@ -22,7 +22,6 @@ import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
 
 interface Listed {
   readonly id: MessageId
-  /** Null for a message of a campaign. */
   readonly conversationId: ConversationId | null
   readonly deliveryStatus: MessageStatus
   readonly attempts: number

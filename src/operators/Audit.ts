@@ -54,7 +54,6 @@ export const recordAction = (
     FROM ${sql(changed)}
   )`
 
-/** Records what a command has done. */
 export const recordDone = Effect.fnUntraced(function* (projectId: ProjectId, action: Omit<Audited, "actor">) {
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator

@@ -9,7 +9,6 @@ import { Agent, type buildConnector, Client, type Dispatcher, Pool } from "undic
 import { lookup, Resolver } from "node:dns/promises"
 import { monotonicClock } from "../platform/MonotonicTime.ts"
 
-/** Why there is no connection. */
 export class ConnectFailed extends Data.TaggedError("ConnectFailed")<{
   readonly code: "address_refused" | "connect_failed" | "dns_failed" | "host_exhausted" | "tls_failed"
 }> {}
@@ -24,7 +23,6 @@ const isExhausted = (error: NodeJS.ErrnoException): boolean =>
     : exhausted.has(error.code ?? "") &&
       !(error.code === "EADDRNOTAVAIL" && Predicate.hasProperty(error, "address") && isIPv6(String(error.address)))
 
-/** The host and port of a URL. */
 interface Target {
   /** A name, or an address without brackets. */
   readonly host: string
@@ -61,7 +59,6 @@ export class Line extends Client {
   served = 0
   /** Number of bytes that may have been read from the connection at the end of the current request. */
   readUpTo = 0
-  /** The request in flight. */
   call: Call | undefined
   /** Ends a connection that is not established yet. */
   giveUp = () => {}

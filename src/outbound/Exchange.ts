@@ -33,7 +33,6 @@ interface Post {
 
 /** A complete answer, or an answer whose body was cut off at its limit. */
 export interface Answer {
-  /** The address that answered. */
   readonly address: string
   readonly status: number
   readonly retryAfter: Option.Option<string>

@@ -13,7 +13,6 @@ import { Supervisor } from "../work/Supervisor.ts"
 import { PgClient } from "@effect/sql-pg"
 import { clients } from "../sql/Connections.ts"
 
-/** What the events of a change have in common. */
 export interface EventContext {
   readonly projectId: ProjectId
   readonly at: Date
@@ -129,7 +128,6 @@ const stalledAfter = Duration.seconds(30)
 export class Notifier extends Context.Service<
   Notifier,
   {
-    /** Announces new deliveries of installations. */
     readonly appended: (projectId: ProjectId, installationIds: ReadonlyArray<InstallationId>) => Effect.Effect<void>
     /** Announces that the URL, the secrets or the state of an installation's webhook has changed. */
     readonly changed: (projectId: ProjectId, installationId: InstallationId) => Effect.Effect<void>

@@ -144,7 +144,6 @@ const settingsOf = (given: typeof Variables.Type) => ({
    * with this name.
    */
   cell: Option.fromUndefinedOr(given.CELL),
-  /** Whether `/mcp` is served (Model Context Protocol). */
   mcp: given.MCP ?? true,
   /** The address at which an operator opens a trace; `{traceId}` stands for the id of the trace. */
   traceUrlTemplate: Option.fromUndefinedOr(given.TRACE_URL_TEMPLATE),

@@ -18,7 +18,6 @@ interface Question {
   readonly label: string
 }
 
-/** What an action has done. */
 interface Outcome {
   readonly title: string
   readonly message: string
@@ -61,7 +60,6 @@ const decodeOnce = Schema.decodeEffect(Schema.String.check(Schema.isPattern(/^[0
 
 export type Action = ReturnType<typeof action>
 
-/** Declares an action. */
 export const action = <const Fields extends Texts>(definition: Definition<Fields>) => {
   const { defaults, descriptions, fields, question, run, ...named } = definition
   const decode = Schema.decodeUnknownEffect(Schema.Struct(fields), { errors: "all" })

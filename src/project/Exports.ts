@@ -97,7 +97,6 @@ const inPieces = <E>(write: Write<E>) => {
   return { flush, put: (text: string) => ((piece += text).length < pieceLength ? Effect.void : flush) }
 }
 
-/** An item of a list, with the id of its record. */
 interface Item {
   readonly owner: string
   readonly [member: string]: unknown

@@ -57,7 +57,6 @@ const ownTimes: Partial<Record<Kind, readonly [table: string, times: string]>> =
   task: ["tasks", "created_at, completed_at"]
 }
 
-/** A record, and a time at which it was changed. */
 interface Change {
   readonly id: string
   readonly at: string

@@ -43,7 +43,6 @@ interface SealedColumn {
   readonly table: string
   readonly id: string
   readonly column: string
-  /** Whether the column is null in some rows. */
   readonly isOptional: boolean
 }
 

@@ -130,7 +130,6 @@ const makeTransactions = (pool: Pool) => {
 }
 
 interface Options extends PgPool.Config {
-  /** Whether the address is the one of a pooler. */
   readonly isPooled: boolean
   /** Called when a standby has refused a statement. */
   readonly onStandby: () => void

@@ -48,7 +48,6 @@ const pretty = ({ annotations, cause, level, message, time, traceId }: Line): st
   return `${time.slice(11, 23)} ${level.padEnd(5)} ${message}${details}${cause === undefined ? "" : `\n${cause}`}`
 }
 
-/** Writes log lines. */
 export const logging = Layer.unwrap(
   Effect.map(Settings, ({ logFormat, logLevel }) => {
     const format = logFormat === "json" ? json : pretty

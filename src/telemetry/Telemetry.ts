@@ -94,7 +94,6 @@ export const nameServerSpan = (context: Context.Context<never>, name: string): v
 /** A call that runs in a batch. Only calls whose trace is recorded have spans. */
 interface Waiting {
   readonly context: Context.Context<never>
-  /** The span of the wait. */
   readonly wait: Tracer.Span | undefined
 }
 

@@ -46,7 +46,6 @@ export const prune = (sql: SqlClient.SqlClient, { age, common, condition, horizo
     SELECT count(*) = ${most} AS more FROM gone`.pipe(Effect.map(([row]) => row?.more === true))
 }
 
-/** A kind of records that are deleted once they are old. */
 export interface Retention {
   readonly name: string
   /** The time for which the records are kept. */

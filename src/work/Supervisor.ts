@@ -139,7 +139,6 @@ const make = Effect.gen(function* () {
   return { supervise, end, isEnding: () => isEnding }
 })
 
-/** The times of a periodic fiber. */
 interface Periodic {
   /** Pause between the end of one run and the start of the next. */
   readonly interval: Duration.Duration

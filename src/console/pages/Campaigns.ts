@@ -106,7 +106,6 @@ export const campaign = projectPage(
   })
 )
 
-/** The failed recipients of a campaign, by reason. */
 export const failedRecipients = projectPage(
   Effect.fnUntraced(function* (parts) {
     const { project, range, request, sql } = parts

@@ -26,7 +26,6 @@ const nextAttempt = (
     : html`waits until a probe of its endpoint succeeds, the next ${time(nextAttemptAt)}`
 }
 
-/** Reads the probes of the endpoints of deliveries. */
 export const probesOf = (sql: SqlClient.SqlClient, project: ProjectId, deliveries: ReadonlyArray<Delivery>) => {
   const waiting = deliveries.flatMap(({ installationId, nextAttemptAt }) =>
     nextAttemptAt === null ? [] : installationId
@@ -76,7 +75,6 @@ export const deliveries = projectPage(
   })
 )
 
-/** A delivery with its attempts, its last request and its event. */
 export const delivery = projectPage(
   Effect.fnUntraced(function* (parts) {
     const { project, sql, submit, time } = parts

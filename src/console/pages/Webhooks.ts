@@ -105,7 +105,6 @@ export const webhook = projectPage(
   })
 )
 
-/** The replays of a project: their progress, and what delays them. */
 export const replays = projectPage(
   Effect.fnUntraced(function* ({ project, range, request, sql, submit, time }) {
     const installation = textOf(request, "installation")

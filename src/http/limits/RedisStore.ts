@@ -4,7 +4,6 @@ import { setTimeout } from "node:timers/promises"
 import { createClient, defineScript } from "redis"
 import type { RateLimit } from "../../api/Access.ts"
 
-/** The answer of a store of buckets. */
 export interface Decision {
   readonly allowed: boolean
   readonly remaining: number
@@ -12,7 +11,6 @@ export interface Decision {
   readonly nextAfter: number
 }
 
-/** What a request takes. */
 export interface Cost {
   /** The number of tokens, at most the limit of the bucket. */
   readonly tokens: number

@@ -20,7 +20,6 @@ import type { Parts } from "../path/RequestShape.ts"
 
 export type Arguments = Readonly<Record<string, unknown>>
 
-/** The answer of an operation, a success or a problem. */
 export interface ToolAnswer {
   readonly status: number
   /** JSON. */

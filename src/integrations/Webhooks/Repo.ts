@@ -58,7 +58,6 @@ interface Configuration extends Omit<WebhookConfigure, "headers"> {
   readonly fault: Option.Option<string>
   /** The secret to store if the webhook is new. */
   readonly sealed: Uint8Array
-  /** The headers to store. */
   readonly headers: StoredHeaders
   /** The current secret before the statement, whether it could be opened, and the headers; null if there was no webhook. */
   readonly current: { readonly sealed: Uint8Array; readonly opens: boolean; readonly headers: StoredHeaders } | null

@@ -65,7 +65,6 @@ const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent
     })
   })
 
-/** What is opened to send a delivery. */
 interface Opened {
   readonly secrets: ReadonlyArray<Redacted.Redacted>
   readonly headers: Redacted.Redacted<WebhookHeaders> | undefined

@@ -192,11 +192,7 @@ const make = Effect.gen(function* () {
     signal
   })
 
-  /**
-   * Claims as many deliveries as there are free slots, if an endpoint is named (a notice or a recorded result says that it may
-   * have due deliveries) or the last poll began `pollEvery` ago. A claim is not interruptible, so the deliveries that it leases
-   * are always added to the queues.
-   */
+  /** A claim is not interruptible, so the deliveries that it leases are always added to the queues. */
   const claimDue = Effect.suspend(() => {
     const workerId = worker.leaseId()
     const at = monotonicMillis(clock)

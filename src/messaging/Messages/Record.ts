@@ -99,7 +99,6 @@ export interface Attempted {
   readonly providerType: ProviderType
   /** Number of earlier attempts without a call. The maximum of attempts does not include these. */
   readonly uncalled?: number
-  /** Milliseconds since the message was created. */
   readonly ageMillis?: number
 }
 
@@ -128,7 +127,6 @@ const nextAfter = ({ ageMillis = 0, number, uncalled: earlier = 0 }: Attempted, 
   return ageMillis < Duration.toMillis(longestWait) ? (backoff[number - 1] ?? backoff.at(-1)) : undefined
 }
 
-/** Returns the result of an attempt. */
 export const resultOf = (attempt: Attempted, outcome: Outcome): Result => {
   const { inDoubt, providerType } = attempt
   const next = nextAfter(attempt, outcome)

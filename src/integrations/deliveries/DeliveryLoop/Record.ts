@@ -92,7 +92,6 @@ const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) 
 interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
-  /** Time after which the webhook of a failing endpoint is disabled, in milliseconds. */
   readonly disableAfterMillis: number
   readonly workerId: bigint
 }

@@ -21,7 +21,6 @@ export const keyOf = ({ installationId, projectId }: Endpoint) => `${projectId}\
 
 export interface Terms {
   readonly workerId: bigint
-  /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
   /** Slots that may be taken, for healthy and for suspect endpoints. */
   readonly rooms: Rooms

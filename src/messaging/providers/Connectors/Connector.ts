@@ -114,7 +114,6 @@ const outcome = (
 export interface Outgoing {
   /** The idempotency key of providers with idempotent sends. */
   readonly messageId: MessageId
-  /** Null for a message of a campaign. */
   readonly conversationId: ConversationId | null
   readonly recipient: string
   readonly text: string
