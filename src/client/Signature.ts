@@ -42,7 +42,10 @@ export class WebhookInvalid extends Error {
   }
 }
 
-/** Returns the JSON object of a delivery, which has a `type`, if a signature fits. `now` is the time of day in milliseconds. */
+/**
+ * Returns the JSON object of a delivery, which has a `type`, if a signature fits. `now` is the time of day in milliseconds. An event that is
+ * sent after its client was erased has the ids alone: it becomes the event of the erasure.
+ */
 export const verified = async (
   { body, headers, secrets, tolerance = 300 }: SignedDelivery,
   now: number
@@ -80,7 +83,7 @@ export const verified = async (
   }
   try {
     const event: unknown = JSON.parse(decoder.decode(bytes))
-    if (isOfSomeType(event)) return event
+    if (isOfSomeType(event)) return isErased(event) ? { ...event, type: "crm.client.erased.v1" } : event
     return new WebhookInvalid("body_invalid", "The body has no type")
   } catch (cause) {
     return new WebhookInvalid("body_invalid", "The body is no JSON in UTF-8", cause)
@@ -139,7 +142,16 @@ const isEqual = (own: Uint8Array, given: Uint8Array) =>
   own.length === given.length && own.reduce((different, byte, at) => different | (byte ^ (given[at] ?? 0)), 0) === 0
 
 const isOfSomeType = (event: unknown): event is { readonly type: string } =>
-  typeof event === "object" && event !== null && "type" in event && typeof event.type === "string"
+  isObject(event) && "type" in event && typeof event.type === "string"
+
+const isErased = (event: { readonly type: string; readonly data?: unknown }) =>
+  /^crm\.client\.(created|updated)\.v1$/.test(event.type) &&
+  isObject(event.data) &&
+  "client" in event.data &&
+  isObject(event.data.client) &&
+  !("displayName" in event.data.client)
+
+const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
 
 /** The versions that are known, by `client/<id>` and `deal/<id>`: a `Map`, or something that stores them for longer. */
 export interface Versions {

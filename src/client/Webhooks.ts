@@ -30,14 +30,13 @@ export const verifyWebhook = Effect.fnUntraced(function* ({
   const signed = { ...delivery, secrets: plain, tolerance: Duration.toSeconds(tolerance) }
   const body = yield* Effect.promise(() => verified(signed, now))
   if (body instanceof WebhookInvalid) return yield* Effect.fail(body)
-  const type = isErased(body) ? "crm.client.erased.v1" : body.type
-  const decode = decoders.get(type)
+  const decode = decoders.get(body.type)
   if (decode === undefined) {
-    const message = `This client does not know events of type ${JSON.stringify(type)}`
+    const message = `This client does not know events of type ${JSON.stringify(body.type)}`
     return yield* Effect.fail(new WebhookInvalid("type_unknown", message))
   }
   const event = yield* Effect.mapError(
-    decode({ ...body, type }),
+    decode(body),
     (cause) => new WebhookInvalid("body_invalid", "The body is no event that this client knows", cause)
   )
   // The type of `decoders` does not relate `type` and `data`, but each event is decoded by the schema of its own type.
@@ -47,14 +46,6 @@ export const verifyWebhook = Effect.fnUntraced(function* ({
 /** Like `verifyWebhook`, as a Promise that rejects with `WebhookInvalid`. */
 export const verifyWebhookPromise = (delivery: WebhookDelivery): Promise<WebhookEvent> =>
   Effect.runPromise(verifyWebhook(delivery))
-
-/** An event that is sent after its client was erased: only the ids are left. It is read as the event of the erasure. */
-const isErased = Schema.is(
-  Schema.Struct({
-    type: Schema.Literals(["crm.client.created.v1", "crm.client.updated.v1"]),
-    data: Schema.Struct({ client: Schema.Struct({ displayName: Schema.optionalKey(Schema.Never) }) })
-  })
-)
 
 /**
  * Returns a function that adds null for each absent member that the schema allows to be null, at any depth. New members of

@@ -6,7 +6,7 @@ import { Predicate, Record, Schema } from "effect"
 import { HttpApi, type HttpApiEndpoint, OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import { completeDocument } from "../../src/api/document/Document.ts"
-import { eventTypes } from "../../src/api/integrations/Events.ts"
+import { events, eventTypes } from "../../src/api/integrations/Events.ts"
 import type { Sample } from "../contract/Sample.ts"
 import { samples } from "../contract/Samples.ts"
 import { versioned } from "../support/Documented.ts"
@@ -176,6 +176,21 @@ describe("the OpenAPI document", () => {
       "traceparent"
     ])
   })
+
+  it.for(["crm.client.created.v1", "crm.client.updated.v1"] as const)(
+    "%s accepts the body of an event that is sent after its client was erased, and none without the ids",
+    (type) => {
+      const [media] = Object.values(decodeWebhooks(document).webhooks[type]?.post.requestBody.content ?? {})
+      const { schema } = media ?? assert.fail(type)
+      const [[, example] = assert.fail(type)] = Object.entries(media?.examples ?? {})
+      const { id, ...others } = events[type].example.client
+      const withClient = (client: object) => ({ ...Object(example.value), data: { client } })
+      assertValid(schema, withClient({ id, externalId: null }), "erased")
+      const local: object = JSON.parse(JSON.stringify(schema).replaceAll('"#/', '"document#/'))
+      assert.isFalse(ajv.validate(local, withClient({ id })))
+      assert.isFalse(ajv.validate(local, withClient(others)))
+    }
+  )
 
   it("names each operation as the contract does and its security scheme as viewers do", () => {
     const operations = endpoints.map(([name, endpoint]) => [operationOf(endpoint)?.operationId, name])

@@ -245,6 +245,17 @@ describe("the verification for Promises, with effect and without", () => {
     assert.propertyVal(await verifiedBy(verifyWebhookPromise), "installationId", "ins_shop")
   })
 
+  it("reads an event of a client who was erased since as the event of the erasure", async () => {
+    const data = { client: { id: "cli_1", externalId: null } }
+    for (const type of ["crm.client.created.v1", "crm.client.updated.v1"]) {
+      const text = eventOf(type, data)
+      const event = await plain({ body: text, headers: headersOf(text, [fresh], at()) })
+      assert.deepStrictEqual(event, JSON.parse(eventOf("crm.client.erased.v1", data)))
+    }
+    const whole = eventOf("crm.client.created.v1", events["crm.client.created.v1"].example)
+    assert.deepStrictEqual(await plain({ body: whole, headers: headersOf(whole, [fresh], at()) }), JSON.parse(whole))
+  })
+
   const misuses = {
     "with a parsed body": [{ body: JSON.parse(body) }, "body_invalid", /^body has to be the raw text or bytes/],
     "without a body": [{ body: undefined }, "body_invalid", /^body has to be the raw text or bytes/],

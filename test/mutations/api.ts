@@ -13,6 +13,10 @@ export const api = [
   mutating("api/schema/Ids.ts", "contract/Walk.fields")("text(1, 160)", "text(1, 161)"),
   mutating("api/schema/Faults.ts", "contract/Campaigns")("JsonPointer.escapeToken(cut", "String(cut"),
   fields("(?!0000)", ""),
+  mutating("api/integrations/Events.ts", "api/Document")(
+    "Schema.Union([Client, erasedClient])",
+    "Schema.Union([Client])"
+  ),
   mutating("api/Requests.ts", "api/Document")('scheme: "bearer"', 'scheme: "Bearer"'),
   mutating("api/document/Document.ts", "api/Document")("operation.operationId = name", ""),
   mutating("api/document/Parameters.ts", "api/Document")(

@@ -33,6 +33,7 @@ export const client = [
   webhooks("decode(complete(body))", "decode(body)"),
   mutating("client/Webhooks.ts", "client/Webhooks")(" && !SchemaAST.isOptional(type)", ""),
   signature("fatal: true", "fatal: false"),
+  signature("isErased(event) ? {", 'event.type === "" ? {'),
   signature('.replaceAll("-", "+")', ""),
   signature("`${id}.${timestamp}.`", "`${timestamp}.`"),
   mutating(

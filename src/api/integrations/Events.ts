@@ -35,6 +35,10 @@ const dealOf = Deal.annotateKey({ description: "The deal after the change." })
 
 const clientOf = Client.annotateKey({ description: "The client after the change." })
 
+const erasedClient = Schema.Struct(Struct.pick(Client.fields, ["id", "externalId"])).annotate({
+  identifier: "DeveloperErasedClient"
+})
+
 const altered = {
   description:
     "The values that the altered members had before the change, without `version` and `updatedAt`. Older events have no `previous`."
@@ -88,11 +92,7 @@ export const events = {
   "crm.client.erased.v1": {
     identifier: "DeveloperClientErasedEvent",
     summary: "A client was erased",
-    data: dataWith({
-      client: Schema.Struct(Struct.pick(Client.fields, ["id", "externalId"])).annotateKey({
-        description: "What is left of the client: its ids."
-      })
-    }),
+    data: dataWith({ client: erasedClient.annotateKey({ description: "What is left of the client: its ids." }) }),
     example: { client: { id: clientExample.id, externalId: clientExample.externalId } }
   },
   "crm.deal.created.v1": {
@@ -160,3 +160,15 @@ export const eventBody = <Type extends EventType>(type: Type) =>
   }).annotate({ identifier: events[type].identifier })
 
 const dataOf = <Type extends EventType>(type: Type): (typeof events)[Type]["data"] => events[type].data
+
+/** The body as a receiver gets it. An event that is sent after its client was erased has the ids alone; `verifyWebhook` maps it. */
+export const sentBody = (type: EventType) => {
+  const body = eventBody(type)
+  if (type !== "crm.client.created.v1" && type !== "crm.client.updated.v1") return body
+  const client = Schema.Union([Client, erasedClient]).annotate({
+    description: "The client after the change; the ids alone if the client was erased before the event is sent."
+  })
+  return Schema.Struct({ ...body.fields, data: dataWith({ ...events[type].data.fields, client }) }).annotate({
+    identifier: events[type].identifier
+  })
+}

@@ -1,6 +1,6 @@
 /** The `webhooks` of the OpenAPI document, one for each event type (contract §10). */
 import { JsonSchema, Schema } from "effect"
-import { type EventType, eventBody, events, eventTypes } from "./Events.ts"
+import { type EventType, events, eventTypes, sentBody } from "./Events.ts"
 
 const eventExample = (type: EventType) => ({
   id: "evt_0193f0cbd4e57f70819203a4b5c6d7e8",
@@ -71,7 +71,7 @@ const operation = (type: EventType, schema: object) => ({
 })
 
 const documents = eventTypes.map((type) => {
-  const { definitions, schema } = Schema.toJsonSchemaDocument(eventBody(type))
+  const { definitions, schema } = Schema.toJsonSchemaDocument(sentBody(type))
   return { type, ...JsonSchema.toMultiDocumentOpenApi3_1({ dialect: "draft-2020-12", schemas: [schema], definitions }) }
 })
 
