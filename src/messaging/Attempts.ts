@@ -19,6 +19,7 @@ import {
   givenUp,
   inDoubt,
   isWaiting,
+  keptLog,
   longestWait,
   type Message,
   type Result,
@@ -134,7 +135,7 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
       status = CASE WHEN lost THEN ${after("unclear")} ELSE messages.status END,
       attempts = attempts + (NOT lost)::int,
       attempt_log = CASE WHEN lost THEN attempt_log
-        ELSE attempt_log || ${startedAttempt(sql, "attempts + 1", instant(sql, terms.now))} END
+        ELSE ${sql.literal(keptLog("attempt_log"))} || ${startedAttempt(sql, "attempts + 1", instant(sql, terms.now))} END
     FROM chosen
     WHERE reachable AND messages.project_id = chosen.project_id AND messages.id = chosen.id
     RETURNING messages.*, lost, in_doubt, config
@@ -238,7 +239,7 @@ export const makeMessages = (sql: Sql, terms: Terms) => sql`
     ${terms.now}, ${terms.now}
   FROM released
   ON CONFLICT (project_id, id) DO UPDATE SET attempting = true, attempts = excluded.attempts,
-    attempt_log = message.attempt_log || (excluded.attempt_log -> -1),
+    attempt_log = ${sql.literal(keptLog("message.attempt_log"))} || (excluded.attempt_log -> -1),
     available_at = excluded.available_at, worker_id = excluded.worker_id,
     provider_type = excluded.provider_type, provider_version = excluded.provider_version,
     address = excluded.address

@@ -165,6 +165,26 @@ const plans = ([{}, { fallback: nowhere }] as const).flatMap((routes) =>
 )
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("recipients", (it) => {
+  it.effect("keep the attempts with a call and the newest of the others, of which none counts", function* () {
+    const { claimed, projectId, record, recipientState, sql } = yield* scene()
+    const numbers = Effect.map(
+      Effect.orDie(sql<{ readonly number: number }>`
+        SELECT (entry ->> 'number')::int AS number
+        FROM messages, jsonb_array_elements(attempt_log) WITH ORDINALITY AS log (entry, place)
+        WHERE project_id = ${projectId} ORDER BY place`),
+      (rows) => rows.map(({ number }) => number)
+    )
+    const called = new Set([1, 7, 43, 44, 45])
+    for (const [turn, at] of Array.from({ length: 45 }, (_, turn) => [turn, turn * 180_000] as const)) {
+      const claim = yield* claimed(at)
+      assert.strictEqual(claim.number, turn + 1)
+      yield* record(claim, called.has(turn + 1) ? postponed : byFailure("host_exhausted"), at)
+    }
+    assert.strictEqual(yield* recipientState, "failed primary 45")
+    const newest = Array.from({ length: 28 }, (_, n) => n + 15)
+    assert.deepStrictEqual(yield* numbers, [1, 7, ...newest, 43, 44, 45])
+  })
+
   for (const plan of plans) {
     const { primaryType } = plan
     const hasFallback = "fallback" in plan

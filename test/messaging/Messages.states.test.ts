@@ -5,7 +5,8 @@ import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messa
 import { ChannelId, ConversationId, MessageId, ProjectId } from "../../src/api/schema/Ids.ts"
 import { type Attempt, claim, record } from "../../src/messaging/Attempts.ts"
 import { settle } from "../../src/messaging/Messages.ts"
-import type { Result } from "../../src/messaging/Messages/Record.ts"
+import { type Result, resultOf as resultAfter } from "../../src/messaging/Messages/Record.ts"
+import { byFailure } from "../../src/messaging/providers/Connectors/Connector.ts"
 import { begun, conversations, httpChannel, open, placesIn } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
 import { limitsOf, timeOf } from "../support/Claims.ts"
@@ -92,6 +93,25 @@ const settleAs = (shop: Shop, as: "sent" | "failed") =>
   Effect.orDie(settle(shop.sql, ProjectId.make(shop.projectId), shop.id, `settled_${as}`, shop.now, "tester"))
 
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in the state machine", (it) => {
+  it.effect("keeps the attempts with a call and the newest of the others, of which none counts", function* () {
+    const shop = yield* openAt("retrying, waiting")
+    const called = new Set([1, 7, 43, 44, 45])
+    for (let number = 2; number <= 45; number++) {
+      const at = new Date(shop.now.getTime() + number * 3 * minute)
+      const [attempt = assert.fail("nothing is claimed")] = yield* claimIn(shop, at)
+      assert.strictEqual(attempt.number, number)
+      const result = resultAfter(attempt, byFailure(called.has(number) ? "connect_failed" : "host_exhausted"))
+      yield* record(shop.sql, timeOf(shop.sql, at), [{ attempt, result }])
+    }
+    const { log, status } = yield* shop.row(shop.id)
+    assert.strictEqual(status, "failed")
+    const newest = Array.from({ length: 28 }, (_, n) => n + 15)
+    assert.deepStrictEqual(
+      log.map(({ number }) => number),
+      [1, 7, ...newest, 43, 44, 45]
+    )
+  })
+
   for (const place of everyPlace) {
     for (const [on, to, end] of ends) {
       const moves = underWay.has(place)

@@ -102,6 +102,16 @@ export const domains = [
   ),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("ORDER BY turn, ", "ORDER BY "),
   mutating("messaging/Messages/Record.ts", "campaigns/Runner.states")("number - 1 - earlier", "number - 1"),
+  mutating("messaging/Messages/Record.ts", "campaigns/Runner.states")(
+    "attempts - jsonb_array_length(attempt_log)",
+    "0"
+  ),
+  mutating("messaging/Messages/Record.ts", "campaigns/Runner.states")(" OR NOT entry @? '${isUncalled}'", ""),
+  mutating("messaging/Attempts.ts", "campaigns/Runner.states")(
+    'keptLog("message.attempt_log")',
+    '"message.attempt_log"'
+  ),
+  attempts('keptLog("attempt_log")', '"attempt_log"'),
   mutating("messaging/Messages/Record.ts", "messaging/Messages.retries")(
     'inDoubt ? "ended_in_doubt" : "refused"',
     '"refused"'

@@ -87,7 +87,7 @@ export type AttemptStatus = typeof AttemptStatus.Type
 
 export const MessageAttempt = Schema.Struct({
   number: Schema.Int.check(Schema.isGreaterThan(0, { expected: "an integer from 1" })).annotate({
-    description: "The number of the attempt, from 1 to 5."
+    description: "The number of the attempt, from 1."
   }),
   status: AttemptStatus.annotate({
     description:
@@ -118,7 +118,7 @@ export const MessageReceipt = Schema.Struct({
   createdAt: CreatedAt,
   updatedAt: UpdatedAt,
   attempts: Schema.Array(MessageAttempt).annotate({
-    description: "The attempts to send the message, the oldest first: at most 5."
+    description: "The attempts to send the message, the oldest first. Of those without a call, the newest are kept."
   })
 }).annotate({ identifier: "DeveloperMessageReceipt" })
 export type MessageReceipt = typeof MessageReceipt.Type

@@ -193,7 +193,14 @@ export const inDoubt = `attempt_log @? '$[*] ? (@.status == "unknown")'`
 
 const isUncalled = `$[*] ? (@.status == "retrying" && (${uncalled.map((code) => `@.errorCode == "${code}"`).join(" || ")}))`
 
-export const uncalledAttempts = `jsonb_array_length(jsonb_path_query_array(attempt_log, '${isUncalled}'))`
+/** SQL for the number of attempts without a call, in a row of `messages`. Those that `keptLog` has dropped are among them. */
+export const uncalledAttempts = `(attempts - jsonb_array_length(attempt_log)
+  + jsonb_array_length(jsonb_path_query_array(attempt_log, '${isUncalled}')))`
+
+/** SQL for the log to which the next attempt is added: its newest 30 entries, and all attempts with a call. */
+export const keptLog = (log: string) => `(
+  SELECT coalesce(jsonb_agg(entry ORDER BY place), '[]') FROM jsonb_array_elements(${log}) WITH ORDINALITY AS log (entry, place)
+  WHERE place > jsonb_array_length(${log}) - 30 OR NOT entry @? '${isUncalled}')`
 
 /** The data of a conversation that the first attempt needs. `config` is encoded as hex. */
 export interface Destination {
