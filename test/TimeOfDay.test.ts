@@ -29,6 +29,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "work/Retention.ts": [1, "compared with stored times"],
   "platform/MonotonicTime.ts": [4, "the clock whose time of day is monotonic"],
   "platform/NewId.ts": [2, "ids sort by their time of creation"],
+  "project/Credential.ts": [1, "by the clock whose time of day is monotonic"],
   "sql/Times.ts": [2, "the time of day is what is checked"],
   "http/auth/ApiKeys.ts": [3, "stored"],
   "http/auth/Credentials.ts": [2, "compared with the stored expiry and last use of a key"],

@@ -102,7 +102,8 @@ export const pools = {
   // two tables would then read every pair of rows. Parallel workers are off because they would take CPU time from requests.
   reports: {
     name: "developer-api reports",
-    purpose: "Statements over many rows: import previews, pages of the console, and mutations that take seconds.",
+    purpose:
+      "Statements over many rows: import previews, counts of clients, pages of the console, and mutations that take seconds.",
     size: 4,
     least: 2,
     session: {

@@ -15,11 +15,13 @@ const origin = mutating("commands/Kind.ts", "console/History")
 const refusals = mutating("http/auth/RefusedRequests.ts", "service/Health")
 
 export const project = [
+  mutating("project/Credential.ts", "project/Credential")("exit.value > countedAtOnce", "exit.value > 0"),
+  mutating("project/Credential.ts", "project/Credential")("exit.value > countedAtOnce", "false"),
   mutating("project/Credential.ts", "project/Credential")(
-    "found.activeClients > countedAtOnce",
-    "found.activeClients > 0"
+    "withTimeout(Cache.get(counts, projectId))",
+    "Effect.map(statement(count(reports, projectId)), ([row]) => row?.active)"
   ),
-  mutating("project/Credential.ts", "project/Credential")("found.activeClients > countedAtOnce", "false"),
+  mutating("project/Credential.ts", "project/Credential")("count(reports, projectId)", "count(sql, projectId)"),
   refusals("yield* Effect.addFinalizer(() => Effect.ignore(write))", ""),
   refusals("else if (counts.size < maxCounts)", "else if (false)"),
   refusals("excluded.count +", "0 *"),

@@ -70,7 +70,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
       "src/project/Projects/Deals.ts loadPipelines: reads stages without a limit by stages_project_id_pipeline_id_id_key",
       "src/project/Projects/Deals.ts removedStagesInUse: reads deals without a limit by deals_pkey",
       // The active clients of a project without a capacity.
-      "src/project/Credential.ts get: reads clients without a limit by clients_by_age",
+      "src/project/Credential.ts count: reads clients without a limit by clients_by_age",
       "src/project/Projects.ts closeProject: reads clients without a limit by clients_pkey"
     ],
   "once or rarely: the end of a project, a walk over all secrets, links and sessions that have expired": [
