@@ -5,6 +5,7 @@ import { atZero, counter, gauge, histogram, MetricsEnabled } from "../telemetry/
 import { SqlClient } from "effect/sql"
 import { monitorEventLoopDelay } from "node:perf_hooks"
 import manifest from "../../package.json" with { type: "json" }
+import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { statement } from "../sql/Database.ts"
 import { clockDifference } from "../sql/Times.ts"
 import { RateLimits } from "../http/limits/RateLimits.ts"
@@ -66,7 +67,7 @@ const heap = gauge("nodejs_heap_used_bytes", "Memory of the JavaScript heap in u
 const delay = gauge("nodejs_eventloop_delay_seconds", "Delay of the event loop since the last measurement, p99")
 const build = gauge("build_info", "1, by the version of the service and of Node")
 const clock = gauge("database_clock_difference_seconds", "Difference between the clocks of the host and the database")
-const limiter = gauge(
+export const limiter = gauge(
   "rate_limiter_ping_seconds",
   "Duration of a decision of the rate limiter, which is that of Redis if REDIS_URL is set"
 )
@@ -97,16 +98,24 @@ export const makeMeasure = Effect.gen(function* () {
       Metric.update(delay, p99)
     ])
   })
-  let askedAt: number | undefined
-  // The time of an answer that does not come grows until the limiter answers again.
-  const pinged = Effect.suspend(() => {
-    askedAt ??= performance.now()
-    const begun = askedAt
-    return Effect.onExit(ping, ({ _tag }) => {
-      if (_tag === "Success") askedAt = undefined
-      return Metric.update(limiter, (performance.now() - begun) / 1_000)
+  const apart = Effect.flatMap(statement(clockDifference(sql)), (millis) => Metric.update(clock, millis / 1_000))
+  return Effect.all([own, Effect.ignore(apart), measurePing(ping)])
+})
+
+/** Makes an effect that measures one ping. While none is answered, the gauge has the time since the first of them began. */
+export const measurePing = <E>(ping: Effect.Effect<void, E>): Effect.Effect<void> => {
+  let unansweredSince: number | undefined
+  return Effect.clockWith((clock) => {
+    const begun = monotonicMillis(clock)
+    return Effect.matchEffect(ping, {
+      onFailure: () => {
+        unansweredSince ??= begun
+        return Metric.update(limiter, (monotonicMillis(clock) - unansweredSince) / 1_000)
+      },
+      onSuccess: () => {
+        unansweredSince = undefined
+        return Metric.update(limiter, (monotonicMillis(clock) - begun) / 1_000)
+      }
     })
   })
-  const apart = Effect.flatMap(statement(clockDifference(sql)), (millis) => Metric.update(clock, millis / 1_000))
-  return Effect.all([own, Effect.ignore(apart), Effect.ignore(pinged)])
-})
+}

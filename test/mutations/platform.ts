@@ -182,10 +182,7 @@ export const platform = [
   mutating("cli/commands/doctor/Checks.ts", "faults/Disk")("isDiskFull(error)", "false"),
   mutating("project/Troubles.ts", "cli/doctor")("total === 1", "total > 1"),
   mutating("project/Troubles.ts", "console/Overview")("when(hung.length > 0,", "when(false,"),
-  mutating("service/Metrics.ts", "console/Overview")(
-    'if (_tag === "Success") askedAt',
-    'if (_tag === "Failure") return Effect.void; askedAt'
-  ),
+  mutating("service/Metrics.ts", "service/Metrics")("unansweredSince ??= begun", "unansweredSince = begun"),
   mutating("work/Worker.ts", "cli/doctor")('ORDER BY "startedAt", id`', "LIMIT 0`"),
   listening('|| !isLoopbackHost(request.headers["host"] ?? "")', ""),
   listening('request.headers["origin"] !== undefined || ', ""),
