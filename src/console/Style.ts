@@ -22,7 +22,7 @@ main:focus { outline: none; } .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 caption { text-align: left; color: var(--soft); padding: .3rem 0; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--line); }
-th { font-weight: 600; color: var(--soft); white-space: nowrap; } td { overflow-wrap: break-word; }
+th { font-weight: 600; color: var(--soft); } td { overflow-wrap: break-word; }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: .6rem 1.5rem; } dl .wide { grid-column: span 2; } dt { color: var(--soft); } dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
 pre { background: var(--shade); border: 1px solid var(--line); padding: 1rem; overflow-x: auto; white-space: pre-wrap;
   overflow-wrap: anywhere; }
@@ -34,8 +34,8 @@ td .action { margin: 0; } .actions { display: flex; flex-wrap: wrap; gap: 0 1rem
 .badge { font-weight: 600; } .badge, time { white-space: nowrap; } .good { color: var(--good); } .bad { color: var(--bad); } .busy { color: var(--busy); }
 .notice { border-left: 4px solid var(--link); padding: .1rem 1rem; background: var(--shade); } .notice h2 { margin-top: .5rem; }
 .summary { font-size: 1.1rem; font-weight: 600; } .empty, time small { color: var(--soft); }
-code { font: 13px ui-monospace, monospace; } td code:not([title]) { display: inline-block; margin-right: .6rem; } code[title] { white-space: nowrap; } dd code { font-weight: 600; } code span { font-size: 0; } code span::before { content: "…" / ""; font-size: 13px; } time small { font-variant-numeric: tabular-nums; font-weight: 400; } td time small, dd time small { display: block; }
-th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; padding-right: 1.2rem; } td { min-width: 6rem; } progress { width: 6rem; }
+code { font: 13px ui-monospace, monospace; } td code:not([title]) { display: inline-block; margin-right: .6rem; overflow-wrap: anywhere; } code[title] { white-space: nowrap; } dd code { font-weight: 600; } code span { font-size: 0; } code span::before { content: "…" / ""; font-size: 13px; } time small { font-variant-numeric: tabular-nums; font-weight: 400; } td time small, dd time small { display: block; }
+th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; padding-right: 1.2rem; } td { min-width: 5rem; } progress { width: 6rem; }
 .charts { display: flex; flex-wrap: wrap; gap: 1rem 2rem; } figure { margin: 0; } figcaption { color: var(--soft); } figcaption + pre { margin-top: .3rem; }
 svg { width: 35rem; max-width: 100%; height: auto; background: var(--shade); border: 1px solid var(--line); }
 svg .bar, .key.bar { fill: var(--good); background: var(--good); } svg .lost, .key.lost { fill: var(--bad); background: var(--bad); }

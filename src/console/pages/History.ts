@@ -65,12 +65,12 @@ export const history = projectPage(
         ...events.flatMap(({ data }) =>
           data === null ? [] : [block("Data of the event", JSON.stringify(JSON.parse(data), null, 2))]
         ),
-        html`<h2>Deliveries</h2>`,
+        html`<h2>Deliveries of these events</h2>`,
         table(
           `Deliveries of these events, ${newest}`,
           deliveryColumns(project, time, yield* probesOf(sql, project, deliveries)),
           deliveries,
-          "No deliveries."
+          "No delivery of these events is stored."
         )
       ]
     }

@@ -96,7 +96,7 @@ export const database = Effect.gen(function* () {
     )
   }
   const [refusal] = yield* refusalOf(sql)
-  if (refusal !== undefined) return failed(`${name} can't write: ${refusal}`, "Free space on its disk, or enlarge it.")
+  if (refusal !== undefined) return failed(refusal, "Free space on its disk, or enlarge it.")
   const processes = Math.floor(server.connections / databaseMaxConnections)
   return processes === 0
     ? warning(

@@ -40,7 +40,11 @@ export const requests = Effect.gen(function* () {
     ({ count, keyId, keyName, projectId, status }) =>
       `${count} × ${status} of ${keyName} (${keyId}, project ${projectId})`
   )
-  return ok(named.length === 0 ? "none was refused in the last day" : `refused in the last day: ${named.join(", ")}`)
+  return ok(
+    named.length === 0
+      ? "none was refused in the last day, but for the last minute, which is not counted yet"
+      : `refused in the last day: ${named.join(", ")}`
+  )
 }).pipe(Effect.catchCause(failure("Read the database's log: refused requests can't be read.")))
 
 /** Checks that no key in use ends soon. */
