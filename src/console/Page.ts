@@ -216,7 +216,7 @@ const pages: Readonly<Partial<{ readonly [K in Kind]: (record: RecordName) => st
 /** Returns the page that shows a record: that of its kind, otherwise its history. */
 export const recordPage = (kind: Kind, record: RecordName) => pages[kind]?.(record) ?? historyPage(kind, record)
 
-const historyPage = (kind: Kind, { id, projectId: project }: RecordName) =>
+export const historyPage = (kind: Kind, { id, projectId: project }: RecordName) =>
   href("/console/history", { project, kind, id })
 
 /** The id of a record as a link to its page. */

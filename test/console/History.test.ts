@@ -126,6 +126,23 @@ layer(Shared.layer, { excludeTestServices: true })("a history", (it) => {
     }
   )
 
+  it.effect("shows an installation that has no webhook, to which the search leads", function* () {
+    const server = yield* Shared
+    const { projectId } = yield* open(server, ["quiet"])
+    const { get } = yield* sessionOf(server, projectId)
+    const follow = (path: string) =>
+      Effect.map(get(path), ({ headers, status }) => {
+        assert.strictEqual(status, 303, path)
+        return headers.get("location") ?? ""
+      })
+    const history = yield* Effect.flatMap(follow(`/console/search?project=${projectId}&q=quiet`), follow)
+    const { status, text } = yield* get(history)
+    assert.strictEqual(status, 200)
+    assert.include(text, "Installation quiet")
+    const nobody = yield* follow(`/console/webhook?project=${projectId}&installation=nobody`)
+    assert.strictEqual((yield* get(nobody)).status, 404)
+  })
+
   it.effect(
     "shows what operators have done to a record, and what is left of one that is removed, without its name",
     function* () {

@@ -5,8 +5,9 @@ import { states } from "../../integrations/deliveries/States.ts"
 import { find } from "../../integrations/deliveries/DeliveryList.ts"
 import { replayFilters } from "../../api/integrations/Replays.ts"
 import { details, list } from "../../integrations/endpoints/WebhookList.ts"
+import { lookupOne } from "../../sql/Lookups.ts"
 import { badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table, timeInput } from "../Html.ts"
-import { historyLink, listOf, pageSize, projectPage, recordLink, recordOf, textOf } from "../Page.ts"
+import { historyLink, historyPage, listOf, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
 import { listReplays } from "../../integrations/deliveries/Replays.ts"
 
@@ -28,9 +29,12 @@ const meanings: Readonly<Record<string, string>> = {
 }
 
 export const webhook = projectPage(
-  Effect.fnUntraced(function* (parts) {
-    const { project, sql, submit, time } = parts
-    const row = yield* recordOf(parts, details, "webhook for installation", "installation")
+  Effect.fnUntraced(function* ({ project, request, sql, submit, time }) {
+    const id = textOf(request, "installation") ?? ""
+    const row = yield* lookupOne(sql, details(sql), { projectId: project.id, id })
+    if (row === undefined) {
+      return { title: "No webhook", body: [], elsewhere: historyPage("installation", { projectId: project.id, id }) }
+    }
     const filter = { installationId: row.installationId, status: null, type: null, answer: null }
     const found = yield* find(sql, project.id, filter, { after: null, limit: latest })
     const of = { project: project.id, installation: row.installationId }
