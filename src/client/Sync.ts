@@ -105,7 +105,7 @@ const overlap = 60_000
 /**
  * Reads the records that have changed, each version once, in the order of their changes:
  * `followChanges((updatedSince) => api.deals.listDeals.items({ query: { updatedSince, lifecycle: "all" } }), { since })`. It begins 60 s
- * before `since`, so that it misses no change: the first records may be known, by their `version`.
+ * before `since`, so that it misses only erasures, which `crm.client.erased.v1` tells: the first records may be known, by their `version`.
  */
 export const followChanges = <Item extends Changed, E>(
   read: (updatedSince: string) => Stream.Stream<Item, E>,

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from "node:fs"
 import { cp, mkdir, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
+import { Webhook } from "standardwebhooks"
 import { beforeAll, beforeEach, describe, it } from "vitest"
 import { createClient } from "../../src/client/PromiseClient.ts"
 import {
@@ -348,9 +349,23 @@ describe("the example programs of the README", { timeout }, () => {
     })
     await receiver.prints(/waiting for events/)
     const { body: created } = await api.deals.createDeal({ payload: { title: "Ten more cups" } })
-    await receiver.prints(/^New: Ten more cups$/m)
+    await receiver.prints(/^crm\.deal\.created\.v1: Ten more cups is stored$/m)
     await api.deals.patchDeal({ params: { dealId: created.resourceId }, payload: { stageId: "stage_offer" } })
-    await receiver.prints(/^Received: crm\.deal\.stage_changed\.v1$/m)
+    await receiver.prints(/^crm\.deal\.stage_changed\.v1: Ten more cups is stored$/m)
+    const late = { type: "crm.deal.updated.v1", data: { deal: { id: created.resourceId, title: "Late", version: 1 } } }
+    const text = JSON.stringify(late)
+    const at = new Date()
+    const answer = await fetch(`http://127.0.0.1:${port}/hooks`, {
+      method: "POST",
+      headers: {
+        "webhook-id": "dlv_late",
+        "webhook-timestamp": String(Math.floor(at.getTime() / 1000)),
+        "webhook-signature": new Webhook(secret).sign("dlv_late", at, text)
+      },
+      body: text
+    })
+    assert.strictEqual(answer.status, 204)
+    await receiver.prints(/^crm\.deal\.updated\.v1: Late is not newer$/m)
     const forged = await fetch(`http://127.0.0.1:${port}/hooks`, { method: "POST", body: "{}" })
     assert.strictEqual(forged.status, 400)
     await receiver.prints(/^Refused: header_missing$/m)

@@ -6,7 +6,6 @@ import {
   DeveloperApi,
   followChanges,
   followChangesPromise,
-  keepNewest,
   sendBatches,
   sendBatchesPromise
 } from "../../src/client.ts"
@@ -118,32 +117,4 @@ describe("batches of a sync", () => {
     assert.isTrue(results.every((result) => !("problem" in result)))
     assert.deepStrictEqual(keys, ["nightly-1-0", "nightly-1-1", "nightly-1-1"])
   })
-})
-
-describe("a receiver", () => {
-  it.effect("keeps the newest version of each record, and nothing after it is gone", () =>
-    Effect.sync(() => {
-      const versions = new Map<string, number>()
-      const isNewest = keepNewest(versions)
-      const deal = (id: string, version: number) => ({ data: { deal: { id, version } } })
-      assert.deepStrictEqual(
-        [
-          deal("a", 2),
-          deal("a", 1),
-          deal("a", 2),
-          deal("b", 1),
-          deal("a", 3),
-          { data: { client: { id: "a", version: 1 } } }
-        ].map(isNewest),
-        [true, false, false, true, true, true]
-      )
-      assert.deepStrictEqual(
-        [{ data: { client: { id: "a" } } }, { data: { client: { id: "a", version: 9 } } }].map(isNewest),
-        [true, false]
-      )
-      assert.deepStrictEqual([{ data: {} }, { data: { task: { id: "a" } } }].map(isNewest), [true, true])
-      // Another process goes on with the same versions.
-      assert.isFalse(keepNewest(versions)(deal("a", 3)))
-    })
-  )
 })

@@ -1,13 +1,6 @@
 /** What an operator gives to an integrator, a receiver that keeps the newest versions, and the outcomes of calls. */
 import { assert } from "@effect/vitest"
-import {
-  isProblem,
-  keepNewest,
-  type Problem,
-  verifyWebhookPromise,
-  type WebhookEvent,
-  WebhookInvalid
-} from "../../src/client.ts"
+import { isProblem, type Problem, verifyWebhookPromise, type WebhookEvent, WebhookInvalid } from "../../src/client.ts"
 import { pipelines } from "../contract/Deals.support.ts"
 import { status } from "../integrations/deliveries/Deliveries.support.ts"
 import { project, unlimited } from "./Projects.support.ts"
@@ -42,14 +35,16 @@ export const startReceiver = async (authorization: string) => {
   const refused: Array<unknown> = []
   const events = new Map<string, WebhookEvent>()
   const newest = new Map<string, number>()
-  const isNewest = keepNewest(newest)
   const { url } = await listen(async (hit, n) => {
     if (secret === undefined) return status(503)(hit, n)
     try {
       assert.strictEqual(hit.headers.authorization, authorization)
       const event = await verifyWebhookPromise({ body: hit.body, headers: hit.headers, secrets: secret })
       events.set(event.id, event)
-      isNewest(event)
+      if ("deal" in event.data) {
+        const { id, version } = event.data.deal
+        newest.set(id, Math.max(version, newest.get(id) ?? 0))
+      }
     } catch (failure) {
       // The test event has a type of its own.
       if (!(failure instanceof WebhookInvalid) || failure.reason !== "type_unknown") refused.push(failure)
@@ -65,10 +60,7 @@ export const startReceiver = async (authorization: string) => {
     /** The events that have arrived, each once. */
     events: () => [...events.values()],
     /** The newest version of each deal that has arrived. */
-    deals: () =>
-      [...newest].flatMap(([record, version]) =>
-        record.startsWith("deal/") ? [{ id: record.slice("deal/".length), version }] : []
-      ),
+    deals: () => [...newest].map(([id, version]) => ({ id, version })),
     /** The deliveries that could not be trusted. */
     refused
   }

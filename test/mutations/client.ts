@@ -11,8 +11,6 @@ export const client = [
   sync("ids.has(item.externalId)", "false"),
   sync("(known.get(item.id)?.version ?? 0) >= item.version", "false"),
   sync("`${prefix}-${index}`", "`${prefix}-${Math.random()}`"),
-  mutating("client/Signature.ts", "client/Sync")("version <= (versions", "version < (versions"),
-  mutating("client/Signature.ts", "client/Sync")("version = Infinity", "version = 1"),
   attempts("[rateLimited, 502, 503, 504]", "[502, 503, 504]"),
   hanging(attempts("(yield* monotonicMillis) + wait > end", "false")),
   attempts("askedDelay(outcome, yield* Clock.currentTimeMillis) + backoff", "backoff"),

@@ -179,7 +179,7 @@ export class ClientsGroup extends HttpApiGroup.make("clients")
       .annotate(
         OpenApi.Description,
         "Lists the project's clients, newest first. The filters combine. With `updatedSince`, it lists the clients that have changed since then, " +
-          "in the order of their changes: to follow all changes, begin again 60 s before the newest `updatedAt` that was read. There is no " +
+          "in the order of their changes: to follow all but erasures, begin again 60 s before the newest `updatedAt` read. There is no " +
           "search by name."
       ),
     HttpApiEndpoint.post("createClient", path, {
