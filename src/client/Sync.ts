@@ -113,18 +113,19 @@ export const followChanges = <Item extends Changed, E>(
 ): Stream.Stream<Item, E> =>
   Stream.suspend(() => {
     let newest = Date.parse(since)
-    const known = new Map<string, Changed>()
-    const isNew = (item: Item) => {
-      const isKnown = (known.get(item.id)?.version ?? 0) >= item.version
-      known.set(item.id, item)
-      newest = Math.max(newest, Date.parse(item.updatedAt))
+    // The versions that were read since `newest` became `begin`, and those of the period before. Records older than these are not read
+    // again, because a walk is in the order of changes.
+    let begin = newest
+    let versions = new Map<string, number>()
+    let former = versions
+    const isNew = ({ id, updatedAt, version }: Item) => {
+      newest = Math.max(newest, Date.parse(updatedAt))
+      if (newest - begin > overlap) [former, versions, begin] = [versions, new Map(), newest]
+      const isKnown = (versions.get(id) ?? former.get(id) ?? 0) >= version
+      if (!isKnown) versions.set(id, version)
       return !isKnown
     }
-    const walk = Stream.suspend(() => {
-      const from = newest - overlap
-      for (const { id, updatedAt } of known.values()) if (Date.parse(updatedAt) < from) known.delete(id)
-      return Stream.filter(read(new Date(from).toISOString()), isNew)
-    })
+    const walk = Stream.suspend(() => Stream.filter(read(new Date(newest - overlap).toISOString()), isNew))
     return every === undefined ? walk : Stream.repeat(walk, Schedule.spaced(every))
   })
 

@@ -1,6 +1,9 @@
 /** The sync of clients and deals with another system: batches of any number of items, their repeats, and changes (contract §7). */
 import { assert, describe, it, layer } from "../support/Vitest.ts"
 import { Effect, Stream } from "effect"
+import { TestClock } from "effect/testing"
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
 import {
   createClient,
   DeveloperApi,
@@ -118,3 +121,58 @@ describe("batches of a sync", () => {
     assert.deepStrictEqual(keys, ["nightly-1-0", "nightly-1-1", "nightly-1-1"])
   })
 })
+
+describe("a program that follows changes", () => {
+  const start = Date.parse("2026-11-20T10:00:00.000Z")
+  /** A record that takes memory, and was changed so many seconds after the start. */
+  const changed = (id: string, seconds: number) => ({
+    id,
+    version: 1,
+    updatedAt: new Date(start + seconds * 1_000).toISOString(),
+    tags: Array.from({ length: 100 }, (_, index) => `${id} ${index}`)
+  })
+  const options = { since: new Date(start).toISOString() }
+
+  it.effect("keeps none of the records of a walk, so that their number has no bound", function* () {
+    const read: Array<WeakRef<object>> = []
+    async function* walk() {
+      for (let index = 0; index < 1_000; index++) {
+        // All are within the time that the next walk reads again.
+        const record = changed(`cli_${index}`, index / 100)
+        read.push(new WeakRef(record))
+        yield record
+      }
+      // The last records may still be on their way. A macrotask ends what keeps the others referenced.
+      await new Promise((resolve) => setTimeout(resolve))
+      collect()
+      assert.isBelow(read.filter((record) => record.deref() !== undefined).length, 100)
+    }
+    yield* Effect.promise(async () => {
+      for await (const { version } of followChangesPromise(walk, options)) assert.strictEqual(version, 1)
+    })
+    assert.lengthOf(read, 1_000)
+  })
+
+  it.effect("forgets during a walk what no walk reads again, and nothing that the next one does", function* () {
+    const seen: Array<string> = []
+    const walks = [
+      // The service lists no record again that it has listed in a walk. The last one shows what is still known.
+      [changed("a", 0), changed("b", 30), changed("c", 90), changed("d", 150), changed("e", 200), changed("a", 0)],
+      [changed("d", 150), changed("e", 200), changed("f", 250)],
+      [changed("e", 200), changed("f", 250)]
+    ]
+    const read = () => Stream.fromIterable(walks.shift() ?? [])
+    yield* followChanges(read, { ...options, every: "1 second" }).pipe(
+      Stream.runForEach(({ id }) => Effect.sync(() => seen.push(id))),
+      Effect.forkChild
+    )
+    yield* TestClock.adjust("5 seconds")
+    assert.deepStrictEqual(seen, ["a", "b", "c", "d", "e", "a", "f"])
+  })
+})
+
+const collect = () => {
+  setFlagsFromString("--expose-gc")
+  const run: unknown = runInNewContext("gc")
+  if (typeof run === "function") run()
+}

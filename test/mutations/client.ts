@@ -9,7 +9,9 @@ const signature = mutating("client/Signature.ts", "client/Webhooks")
 export const client = [
   sync("left > 0 && results.some(isUnavailable)", "false"),
   sync("ids.has(item.externalId)", "false"),
-  sync("(known.get(item.id)?.version ?? 0) >= item.version", "false"),
+  sync("(versions.get(id) ?? former.get(id) ?? 0) >= version", "false"),
+  sync(" ?? former.get(id)", ""),
+  sync("newest - begin > overlap", "false"),
   sync("`${prefix}-${index}`", "`${prefix}-${Math.random()}`"),
   attempts("[rateLimited, 502, 503, 504]", "[502, 503, 504]"),
   hanging(attempts("(yield* monotonicMillis) + wait > end", "false")),
