@@ -36,13 +36,13 @@ const lists = {
   paused: (project: string) => `Run \`${cli} campaigns list --project ${project} --status paused\`.`
 }
 
-const isOverdue = ({ due: [first] }: State) => first !== undefined && first.oldestSeconds >= overdueAfter
-
 /** Says how long the oldest due delivery has waited. */
-export const queueOf = (state: State) =>
-  isOverdue(state)
-    ? `the oldest due delivery has waited ${duration(state.due[0]?.oldestSeconds ?? 0)}`
-    : "nothing is overdue"
+export const queueOf = ({ due: [first] }: State) =>
+  first !== undefined && first.oldestSeconds >= overdueAfter
+    ? `the oldest due delivery has waited ${duration(first.oldestSeconds)}`
+    : nothing
+
+const nothing = "nothing is overdue"
 
 const when = (holds: boolean, trouble: Trouble): ReadonlyArray<Trouble> => (holds ? [trouble] : [])
 
@@ -54,7 +54,7 @@ export const troublesOf = (state: State): ReadonlyArray<Trouble> => {
   return [
     ...when(hung.length === workers.length, {
       check: "workers",
-      status: isOverdue(state) ? "failed" : "ok",
+      status: queueOf(state) === nothing ? "ok" : "failed",
       what: "no worker runs: nothing is sent in the background",
       advice: "Start a process with --role worker or --role all."
     }),

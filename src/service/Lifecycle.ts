@@ -9,7 +9,7 @@ import { MethodNotAllowed, MisdirectedRequest, RouteNotFound, ValidationFailed }
 import { CurrentRequest, type CurrentRequestShape, newRequestState } from "../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { RefusedRequests } from "../http/auth/RefusedRequests.ts"
-import { leftOut, makeAdmits } from "../telemetry/Logging.ts"
+import { makeAdmits } from "../telemetry/Logging.ts"
 import { makeRecord } from "./Metrics.ts"
 import { Drain, Unread } from "../http/edge/InFlight.ts"
 import { outcomeUnknown, type Problem, problemOf, problemResponse } from "../http/path/ProblemResponse.ts"
@@ -46,7 +46,7 @@ export const layer = (methods: Methods, serves?: (host: string) => boolean) =>
         if (current.namedKeyId !== undefined && (status === 401 || status === 403 || status === 429))
           refusals.count(current.namedKeyId, status)
         if (status < 400 && !logsSuccess) return Effect.succeed(response)
-        const left = logsSuccess ? 0 : admits(`${status} ${current.problem}`, performance.now())
+        const left = logsSuccess ? {} : admits(`${status} ${current.problem}`, performance.now())
         if (left === undefined) return Effect.succeed(response)
         return Effect.as(report(request, current, status, millis, left), response)
       }
@@ -226,7 +226,7 @@ const shown = (target: string) => {
 }
 
 /** Marks the span of a failed request, and writes the access log. */
-const report = (request: Request, current: CurrentRequestShape, status: number, millis: number, left: number) => {
+const report = (request: Request, current: CurrentRequestShape, status: number, millis: number, left: object) => {
   const { call, outage, problem, route } = current
   const name = call === undefined ? `${request.method} ${shown(request.url)}` : `MCP ${call.method} ${route}`
   const line = `${name} ${status} ${problem === undefined ? "" : `${problem} `}${Math.round(millis)} ms`
@@ -237,7 +237,7 @@ const report = (request: Request, current: CurrentRequestShape, status: number, 
   const logged = Effect.annotateLogs(log, {
     ...idsOf(current),
     address: remoteAddress,
-    ...leftOut(left)
+    ...left
   })
   return problem === undefined ? logged : Effect.andThen(Effect.annotateCurrentSpan("error.type", problem), logged)
 }

@@ -107,15 +107,9 @@ export const measurePing = <E>(ping: Effect.Effect<void, E>): Effect.Effect<void
   let unansweredSince: number | undefined
   return Effect.clockWith((clock) => {
     const begun = monotonicMillis(clock)
-    return Effect.matchEffect(ping, {
-      onFailure: () => {
-        unansweredSince ??= begun
-        return Metric.update(limiter, (monotonicMillis(clock) - unansweredSince) / 1_000)
-      },
-      onSuccess: () => {
-        unansweredSince = undefined
-        return Metric.update(limiter, (monotonicMillis(clock) - begun) / 1_000)
-      }
+    return Effect.flatMap(Effect.exit(ping), ({ _tag }) => {
+      unansweredSince = _tag === "Success" ? undefined : (unansweredSince ?? begun)
+      return Metric.update(limiter, (monotonicMillis(clock) - (unansweredSince ?? begun)) / 1_000)
     })
   })
 }

@@ -62,12 +62,12 @@ export const logging = Layer.unwrap(
 const burst = 50
 
 /**
- * Makes a function that decides whether a line of a kind is logged, so that a flood does not fill the log. It returns the number of
- * lines that were left out before this one; undefined if this one is left out. Kinds have to be few.
+ * Makes a function that decides whether a line of a kind is logged, so that a flood does not fill the log. It returns an
+ * annotation with the number of lines that were left out before this one; undefined if this one is left out. Kinds have to be few.
  */
 export const makeAdmits = () => {
   const kinds = new Map<string, { at: number; room: number; left: number }>()
-  return (kind: string, now: number): number | undefined => {
+  return (kind: string, now: number): { readonly left_out?: number } | undefined => {
     const known = kinds.get(kind) ?? { at: now, room: burst, left: 0 }
     kinds.set(kind, known)
     known.room = Math.min(burst, known.room + (now - known.at) / 1_000)
@@ -76,11 +76,9 @@ export const makeAdmits = () => {
     known.room--
     const { left } = known
     known.left = 0
-    return left
+    return left === 0 ? {} : { left_out: left }
   }
 }
-
-export const leftOut = (lines: number) => (lines === 0 ? {} : { left_out: lines })
 
 const admits = makeAdmits()
 
@@ -88,5 +86,5 @@ const admits = makeAdmits()
 export const logOften = (message: string, error: unknown): Effect.Effect<void> =>
   Effect.suspend(() => {
     const left = admits(message, performance.now())
-    return left === undefined ? Effect.void : Effect.annotateLogs(Effect.logWarning(message, error), leftOut(left))
+    return left === undefined ? Effect.void : Effect.annotateLogs(Effect.logWarning(message, error), left)
   })

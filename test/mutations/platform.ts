@@ -184,7 +184,7 @@ export const platform = [
   mutating("cli/commands/doctor/Checks.ts", "faults/Disk")("isDiskFull(error)", "false"),
   mutating("project/Troubles.ts", "cli/doctor")("total === 1", "total > 1"),
   mutating("project/Troubles.ts", "console/Overview")("when(hung.length > 0,", "when(false,"),
-  mutating("service/Metrics.ts", "service/Metrics")("unansweredSince ??= begun", "unansweredSince = begun"),
+  mutating("service/Metrics.ts", "service/Metrics")("undefined : (unansweredSince ?? begun)", "undefined : begun"),
   mutating("work/Worker.ts", "cli/doctor")('ORDER BY "startedAt", id`', "LIMIT 0`"),
   listening('|| !isLoopbackHost(request.headers["host"] ?? "")', ""),
   listening('request.headers["origin"] !== undefined || ', ""),

@@ -40,11 +40,7 @@ export const requests = Effect.gen(function* () {
     ({ count, keyId, keyName, projectId, status }) =>
       `${count} × ${status} of ${keyName} (${keyId}, project ${projectId})`
   )
-  return ok(
-    named.length === 0
-      ? "none was refused in the last day, but for the last minute, which is not counted yet"
-      : `refused in the last day: ${named.join(", ")}`
-  )
+  return ok(`refused in the last day, until a minute ago: ${named.join(", ") || "none"}`)
 }).pipe(Effect.catchCause(failure("Read the database's log: refused requests can't be read.")))
 
 /** Checks that no key in use ends soon. */
