@@ -67,6 +67,7 @@ const decodeWebhooks = Schema.decodeUnknownSync(
       Schema.Struct({
         post: Schema.Struct({
           requestBody: Body,
+          description: Schema.String,
           parameters: Schema.Array(Schema.Struct({ name: Schema.String, in: Schema.Literal("header") }))
         })
       })
@@ -175,6 +176,18 @@ describe("the OpenAPI document", () => {
       "webhook-signature",
       "traceparent"
     ])
+  })
+
+  it("tells receivers to compare versions of those records in events that have one", () => {
+    for (const [type, { post }] of Object.entries(decodeWebhooks(document).webhooks)) {
+      const [[, example] = assert.fail(type)] = examplesOf(post.requestBody)
+      const { data } = Schema.decodeUnknownSync(Schema.Struct({ data: Schema.Record(Schema.String, Schema.Unknown) }))(
+        example
+      )
+      const named = /`data\.(\w+)\.version`/.exec(post.description)?.[1]
+      const records = Object.keys(data).filter((record) => record !== "previous" && "version" in Object(data[record]))
+      assert.deepStrictEqual(named === undefined ? [] : [named], records, type)
+    }
   })
 
   it.for(["crm.client.created.v1", "crm.client.updated.v1"] as const)(

@@ -48,8 +48,9 @@ const responses = {
   }
 }
 
-/** A task has no version. */
+/** A task has no version, and neither has a client who was erased. */
 const orderOf = (type: EventType) => {
+  if (type === "crm.client.erased.v1") return " Order is not kept: drop older events of the client that arrive later."
   const record = ["client", "deal"].find((record) => record in events[type].example)
   return record === undefined
     ? ""
