@@ -48,6 +48,9 @@ const migrated = Layer.effectDiscard(
   })
 ).pipe(Layer.provide(clients.operator))
 
+/** Makes two pools once for the whole process: `Layer.build` within a service takes the pool that was made before around it. */
+const sharedPools = Layer.provide(Layer.empty, [clients.mutations, clients.reports])
+
 /** Services that the other services of the process share. */
 const platform = Layer.mergeAll(
   Credentials.layer,
@@ -64,6 +67,7 @@ const platform = Layer.mergeAll(
 ).pipe(
   Layer.provideMerge(SecretKey.layer),
   Layer.provideMerge(migrated),
+  Layer.provideMerge(sharedPools),
   Layer.provideMerge(clients.reads),
   Layer.provideMerge(Supervisor.layer),
   Layer.provideMerge(DatabaseUrl.layer("service")),

@@ -51,6 +51,7 @@ export const server = [
   lifecycle("isEncoded(target) ? undefined :", "target !== '' ? undefined :"),
   lifecycle('headers.host === undefined && httpVersion !== "1.0"', "headers.host === undefined"),
   lifecycle("seen |= 1 << at", ""),
+  mutating("service/Serve.ts", "project/Credential")("Layer.provideMerge(sharedPools),", ""),
   mutating("service/Ports.ts", "http/edge/Loopback")(
     "isLoopbackHost(host) || isOneOf(host, [adminHost, ...adminAllowedHosts])",
     "host !== ''"

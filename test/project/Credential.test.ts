@@ -9,6 +9,7 @@ import { DatabaseUrl } from "../../src/sql/Connections.ts"
 import { holding } from "../support/Locks.ts"
 import { makeProject } from "../support/Projects.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
+import { TestServer } from "../support/TestServer.ts"
 
 const database = Layer.unwrap(Effect.map(TestDatabase, ({ url }) => DatabaseUrl.at(url))).pipe(
   Layer.provideMerge(TestDatabase.layer)
@@ -61,4 +62,31 @@ layer(database)("a project without a capacity", (it) => {
       assert.deepStrictEqual(new Set(yield* Fiber.join(asking)), new Set([0]))
     }).pipe(TestClock.withLive)
   )
+})
+
+layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a process", (it) => {
+  it.effect("shares its four connections for reports between all that use them", function* () {
+    const { seed, send, sql } = yield* TestServer
+    const path = "/api/v1/developer"
+    const campaigns = [{ id: "cmp_a", name: "A" }]
+    const projects = yield* Effect.replicateEffect(seed({ campaigns }), 6)
+    const filter = { contactStatus: "active", providerTypes: [], requiredTags: [], stageIds: [] }
+    const json = { operation: "freeze_audience", filter }
+    const { release } = yield* holding(sql, sql`LOCK TABLE clients`)
+    const asked = projects.flatMap(({ token }) => [
+      send({ path: `${path}/credential`, token }),
+      send({ method: "PATCH", path: `${path}/campaigns/cmp_a`, token, key: "freeze-0001", json })
+    ])
+    const asking = yield* Effect.forkChild(Effect.all(asked, { concurrency: "unbounded" }))
+    const waiting = Effect.map(
+      sql`
+        SELECT FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'developer-api reports'`,
+      (sessions) => sessions.length
+    )
+    const seen = yield* Effect.replicateEffect(Effect.delay(waiting, "10 millis"), 100)
+    yield* release
+    assert.deepStrictEqual(new Set((yield* Fiber.join(asking)).map(({ status }) => status)), new Set([200]))
+    assert.strictEqual(Math.max(...seen), 4)
+  })
 })
