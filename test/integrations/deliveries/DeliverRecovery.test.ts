@@ -5,6 +5,7 @@ import type { SqlClient } from "effect/sql"
 import { DeliveryLoop } from "../../../src/integrations/deliveries/DeliveryLoop.ts"
 import type { Outcome } from "../../../src/integrations/endpoints/Sender.ts"
 import { MetricsEnabled } from "../../../src/telemetry/Telemetry.ts"
+import { freePort } from "../../support/Process.ts"
 import { answered } from "../../support/Claims.ts"
 import { holding, untilBlocking } from "../../support/Locks.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
@@ -97,22 +98,20 @@ describe("a loop whose record fails as a defect", () => {
   })
 })
 
-/** Matches the name of the loop, not of its maintenance. */
-const namesLoop = /\bdeliveries(?! [a-z])/
-
 layer(TestDatabase.layer)("a delivery loop whose statements all fail", (it) => {
-  it.effect("makes the process not ready while it retries, until a statement succeeds", function* () {
-    const { sql, url } = yield* startServer()
-    const ready = Effect.promise(async () => {
-      const answer = await fetch(`${url}/readyz`)
-      return { status: answer.status, text: await answer.text() }
+  it.effect("is shown as stalled while it retries, until a statement succeeds", function* () {
+    const port = yield* Effect.promise(freePort)
+    const { sql } = yield* startServer({ ADMIN_PORT: String(port) })
+    const stalled = Effect.promise(async () => {
+      const metrics = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+      return /^background_stalled\{fiber="deliveries"\} (\S+)/m.exec(metrics)?.[1]
     })
-    assert.strictEqual((yield* ready).status, 200)
+    yield* passUntil(stalled, (value) => value === "0")
     // PostgreSQL's error when its disk is full: the loop keeps its results and retries.
     const { allow } = yield* refuse(sql, "STATEMENT", "disk_full")
-    yield* passUntil(ready, ({ status, text }) => status === 503 && namesLoop.test(text))
+    yield* passUntil(stalled, (value) => value === "1")
     yield* allow
-    yield* passUntil(ready, ({ status }) => status === 200)
+    yield* passUntil(stalled, (value) => value === "0")
   })
 })
 
