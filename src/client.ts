@@ -9,6 +9,7 @@ export { NotModified } from "./api/Endpoints.ts"
 export * as Problems from "./api/Problems.ts"
 export type { AttemptOptions, RetryOptions } from "./client/Attempts.ts"
 export { bearerLayer, DeveloperApi, type DeveloperApiOptions } from "./client/DeveloperApi.ts"
+export { keepNewest, type Versions } from "./client/Signature.ts"
 export type {
   CallOptions,
   GroupName,

@@ -2,6 +2,7 @@
 import type { WebhookEvent as Current } from "./client/Webhooks.ts"
 import { type SignedDelivery, verified, WebhookInvalid } from "./client/Signature.ts"
 
+export { keepNewest, type Versions } from "./client/Signature.ts"
 export { type SignedDelivery, WebhookInvalid, type WebhookInvalidReason } from "./client/Signature.ts"
 
 /** A value that may be older than this package: a member that may be null may also be absent. */

@@ -1,6 +1,6 @@
 /**
  * What a receiver of webhooks needs, in a file that imports nothing, so that a receiver stays small: the signature of deliveries
- * (Standard Webhooks 1.0, symmetric, `v1`).
+ * (Standard Webhooks 1.0, symmetric, `v1`), and what keeps the newest version of each record, in whatever order events arrive.
  */
 
 type HeaderValue = string | ReadonlyArray<string> | undefined
@@ -150,5 +150,51 @@ const isErased = (event: { readonly type: string; readonly data?: unknown }) =>
   "client" in event.data &&
   isObject(event.data.client) &&
   !("displayName" in event.data.client)
+
+/** The versions that are stored, by `client/<id>` and `deal/<id>`: a `Map`, or something that keeps them for longer. */
+export interface Versions {
+  readonly get: (record: string) => number | undefined | PromiseLike<number | undefined>
+  readonly set: (record: string, version: number) => unknown
+}
+
+/**
+ * Makes a function that runs `store` for an event, unless a newer version of its record (`data.client` or `data.deal`) is stored, and
+ * returns whether it did. A version counts as stored only after `store`: if that fails, the repeated delivery is stored. Events of one
+ * record run one after the other; two may have one version, and both are stored. No event is newer than the erasure of its client.
+ */
+export const keepNewest = (versions: Versions = new Map<string, number>()) => {
+  const running = new Map<string, Promise<boolean>>()
+  return async ({ data }: { readonly data: object }, store: () => unknown): Promise<boolean> => {
+    const [record, version] = versionOf(data)
+    const run = async () => {
+      if (((await versions.get(record)) ?? 0) > version) return false
+      await store()
+      await versions.set(record, version)
+      return true
+    }
+    if (record === "") {
+      await store()
+      return true
+    }
+    const turn = (running.get(record) ?? Promise.resolve()).then(run, run)
+    running.set(record, turn)
+    try {
+      return await turn
+    } finally {
+      if (running.get(record) === turn) running.delete(record)
+    }
+  }
+}
+
+/** Returns the record of an event and its version, the highest for one that is gone; an empty name for an event without a record. */
+const versionOf = (data: object): readonly [record: string, version: number] => {
+  for (const kind of ["client", "deal"]) {
+    const record: unknown = Reflect.get(data, kind)
+    if (!isObject(record) || !("id" in record)) continue
+    const version = "version" in record && typeof record.version === "number" ? record.version : Number.MAX_SAFE_INTEGER
+    return [`${kind}/${String(record.id)}`, version]
+  }
+  return ["", 0]
+}
 
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null

@@ -9,6 +9,7 @@ import {
   DeveloperApi,
   followChanges,
   followChangesPromise,
+  keepNewest,
   sendBatches,
   sendBatchesPromise
 } from "../../src/client.ts"
@@ -176,3 +177,55 @@ const collect = () => {
   const run: unknown = runInNewContext("gc")
   if (typeof run === "function") run()
 }
+
+describe("a receiver", () => {
+  const deal = (id: string, version: number) => ({ data: { deal: { id, version } } })
+
+  it("keeps the newest version of each record, every event of it, and nothing after it is gone", async () => {
+    const versions = new Map<string, number>()
+    const keep = keepNewest(versions)
+    const stored: Array<boolean> = []
+    for (const event of [
+      deal("a", 2),
+      deal("a", 1),
+      deal("a", 2),
+      deal("b", 1),
+      { data: { client: { id: "a", version: 1 } } },
+      { data: { client: { id: "a" } } },
+      { data: { client: { id: "a", version: 9 } } },
+      { data: { task: { id: "a" } } }
+    ]) {
+      stored.push(await keep(event, () => {}))
+    }
+    assert.deepStrictEqual(stored, [true, false, true, true, true, true, false, true])
+    // Another process goes on with the same versions.
+    const copy = new Map<string, number>(JSON.parse(JSON.stringify([...versions])))
+    for (const event of [deal("a", 1), { data: { client: { id: "a", version: 9 } } }]) {
+      assert.isFalse(await keepNewest(copy)(event, () => {}))
+    }
+  })
+
+  it("stores the repeated event after a failure, and events of one record one after the other", async () => {
+    const keep = keepNewest()
+    let failure: unknown
+    await keep(deal("a", 1), () => Promise.reject(new Error("away"))).catch((error: unknown) => (failure = error))
+    assert.strictEqual(String(failure), "Error: away")
+    const stored: Array<number> = []
+    const store = (version: number, millis: number) => async () => {
+      await new Promise((resolve) => setTimeout(resolve, millis))
+      stored.push(version)
+    }
+    const kept = await Promise.all([
+      keep(deal("a", 1), store(1, 20)),
+      keep(deal("a", 3), store(3, 10)),
+      keep(deal("a", 2), store(2, 0))
+    ])
+    assert.deepStrictEqual(
+      [kept, stored],
+      [
+        [true, true, false],
+        [1, 3]
+      ]
+    )
+  })
+})
