@@ -52,8 +52,9 @@ const costOf = (sample: Sample) => {
   return { roundTrips: statements, statements }
 }
 const mostOfReplay = (sample: Sample) => (sample.receipt === "batch" || sendsOrLooksUp(sample) ? 3 : 2)
-/** An upsert looks its record up. */
-const sendsOrLooksUp = ({ path, receipt }: Sample) => receipt === "message" || path.includes("/by-external-id/")
+/** An upsert looks its record up, and the clients of a project without a capacity are counted apart from its credential. */
+const sendsOrLooksUp = ({ path, receipt }: Sample) =>
+  receipt === "message" || path.includes("/by-external-id/") || path.endsWith("/credential")
 
 /** Repetitions of a request. The first is not counted, as it also prepares statements on its connection. */
 const rounds = [0, 1, 2]
