@@ -113,8 +113,8 @@ export const followChanges = <Item extends Changed, E>(
 ): Stream.Stream<Item, E> =>
   Stream.suspend(() => {
     let newest = Date.parse(since)
-    // The versions that were read since `newest` became `begin`, and those of the period before. Records older than these are not read
-    // again, because a walk is in the order of changes.
+    // Two periods of known versions: the current one starts at `begin`, and `former` is the one before it. A walk reads nothing older,
+    // because it starts 60 s before `newest` and goes in the order of changes.
     let begin = newest
     let versions = new Map<string, number>()
     let former = versions

@@ -149,7 +149,7 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
 
 const workerOf = ({ workerId }: Terms) => (workerId === null ? null : String(workerId))
 
-/** Returns SQL for a time: a message whose next attempt was due by then has waited for `longestWait`. */
+/** Returns SQL for the time `longestWait` ago. A message whose next attempt was due before this time has waited for too long. */
 export const oldestDue = (sql: Sql, now: Statement.Fragment) => later(sql, now, -Duration.toMillis(longestWait))
 
 /**

@@ -149,14 +149,8 @@ const open = (line: Line, find: FindAddresses, to: buildConnector.Options, callb
             null
           ),
         onSuccess: (socket) => {
-          const openedAt = performance.now()
-          Object.assign(line, {
-            socket,
-            address: socket.remoteAddress ?? "",
-            openedAt,
-            served: 0,
-            readUpTo: headerLimit
-          })
+          Object.assign(line, { socket, address: socket.remoteAddress ?? "", served: 0, readUpTo: headerLimit })
+          line.openedAt = performance.now()
           line.counts.open++
           socket
             .once("close", () => line.counts.open--)

@@ -202,8 +202,8 @@ interface Running {
 
 const perRun = 100
 /**
- * No delivery of an event that is younger than this, in milliseconds, has been pruned. The hour is for the clocks of processes,
- * which may differ from that of the database.
+ * No delivery of an event that is younger than this, in milliseconds, has been pruned. The hour allows for a process whose
+ * clock differs from the clock of the database.
  */
 const surelyKept = Duration.toMillis(Duration.days(retentionDays)) - Duration.toMillis(Duration.hours(1))
 /** Maximum number of events that one statement reads. */

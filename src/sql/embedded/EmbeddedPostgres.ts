@@ -79,8 +79,8 @@ const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: 
 
 /**
  * Makes this process a user of the server until the scope ends, and its owner unless another process is. The session of each user
- * holds a shared advisory lock, and that of the owner another, which PostgreSQL releases when the process is killed. Waits until the
- * owner has set up the database.
+ * holds a shared advisory lock. The session of the owner also holds an exclusive one. PostgreSQL releases the locks when the process is
+ * killed. Waits until the owner has set up the database.
  */
 const join = Effect.fnUntraced(
   function* (cluster: Cluster.Cluster, server: Server.Server, { directory, usedBy }: Options) {
