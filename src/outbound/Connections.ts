@@ -5,8 +5,8 @@
 import { Cache, Cause, Clock, Data, Duration, Effect, Exit, Option, Predicate } from "effect"
 import { connect as overTcp, isIP, isIPv6, type LookupFunction, type Socket } from "node:net"
 import { connect as overTls } from "node:tls"
-import { Agent, type buildConnector, Client, type Dispatcher, Pool } from "undici"
-import { lookup, Resolver } from "node:dns/promises"
+import { type buildConnector, Client, type Dispatcher } from "undici"
+import { lookup as askSystem, Resolver } from "node:dns/promises"
 import { monotonicClock } from "../platform/MonotonicTime.ts"
 
 export class ConnectFailed extends Data.TaggedError("ConnectFailed")<{
@@ -33,22 +33,17 @@ interface Target {
 /** Returns the addresses of a host that may be connected to, at least one, in the order in which they are tried. */
 export type FindAddresses = (target: Target) => Effect.Effect<ReadonlyArray<string>, ConnectFailed | NameUnresolved>
 
-/** A handler of undici that knows the line on which its request is. */
+/** A handler of undici for the request of a line. */
 export interface Call extends Dispatcher.DispatchHandler {
-  line: Line | undefined
   /** Called when more bytes arrive than the line may read. */
   readonly overflow: () => void
 }
 
-/** Number of sockets, and of requests that are written to one and are not answered. */
-interface Counts {
-  open: number
-  busy: number
-}
-
 /** A client of undici that has at most one connection, with at most one request in flight. */
 export class Line extends Client {
-  counts: Counts = { open: 0, busy: 0 }
+  /** Where the line waits for its next request. Undefined: its connection ends with the first answer. */
+  idle: IdleLines | undefined
+  origin = ""
   /** The connection. It stays here after its end, until there is another one. */
   socket: Socket | undefined
   /** The address to which it goes. */
@@ -63,19 +58,45 @@ export class Line extends Client {
   /** Ends a connection that is not established yet. */
   giveUp = () => {}
 
-  // undici calls it with the handlers of `exchange` only.
-  override dispatch(options: Dispatcher.DispatchOptions, call: Call): boolean {
-    call.line = this
-    return super.dispatch(options, call)
+  /** Waits for the next request, or ends the connection. */
+  rest() {
+    // If the answer came before the whole request was written, the rest is still in the socket.
+    const isUsable = this.socket?.writableLength === 0 && performance.now() - this.openedAt < usedFor
+    if (isUsable && this.idle !== undefined && this.idle.size < maxIdle) this.idle.add(this)
+    else this.socket?.destroy()
   }
 }
 
-export interface Connections {
-  /** Returns what takes the request to an origin. */
-  readonly to: (origin: string) => Dispatcher
-  /** Whether a connection stays open after an answer. */
-  readonly areKept: boolean
+/** Lines that wait, by their origin. The line that served last serves next, so that those in excess end by their time. */
+class IdleLines {
+  readonly byOrigin = new Map<string, Array<Line>>()
+  size = 0
+
+  add(line: Line) {
+    const lines = this.byOrigin.get(line.origin)
+    if (lines === undefined) this.byOrigin.set(line.origin, [line])
+    else lines.push(line)
+    this.size++
+  }
+
+  take(origin: string) {
+    const line = this.byOrigin.get(origin)?.pop()
+    if (line !== undefined) this.size--
+    return line
+  }
+
+  /** Removes a line that has ended, also if it does not wait. */
+  remove(line: Line) {
+    const lines = this.byOrigin.get(line.origin) ?? []
+    const others = lines.filter((one) => one !== line)
+    this.size -= lines.length - others.length
+    if (others.length > 0) this.byOrigin.set(line.origin, others)
+    else this.byOrigin.delete(line.origin)
+  }
 }
+
+/** Returns the line for a request to an origin. */
+export type Connections = (origin: string) => Line
 
 /** Maximum size of an answer's header section, and of its trailers, in bytes. */
 export const headerLimit = 16_384
@@ -95,28 +116,19 @@ const usedFor = 30_000
 /** Maximum number of idle connections. */
 const maxIdle = 512
 
-/** A new connection for each request. */
-export const freshConnections = (find: FindAddresses): Connections => ({
-  to: (origin) => lineTo(origin, find, { open: 0, busy: 0 }),
-  areKept: false
-})
+/** Connections that each take one request. With `idle`, they wait there for later requests to the same origin. */
+export const makeConnections =
+  (find: FindAddresses, idle?: IdleLines): Connections =>
+  (origin) =>
+    idle?.take(origin) ?? lineTo(origin, find, idle)
 
-/** Keeps idle connections for later requests to the same origin. All connections are closed with the scope. */
-export const keptConnections = (find: FindAddresses) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const counts: Counts = { open: 0, busy: 0 }
-      const factory = (origin: URL | string) => lineTo(origin, find, counts)
-      return new Agent({ factory: (origin) => new Pool(origin, { factory, allowH2: false }) })
-    }),
-    (agent) => Effect.promise(() => agent.destroy())
-  ).pipe(Effect.map((agent): Connections => ({ to: () => agent, areKept: true })))
+/** Lines that are closed with the scope. */
+export const makeIdleLines = Effect.acquireRelease(
+  Effect.sync(() => new IdleLines()),
+  ({ byOrigin }) => Effect.promise(() => Promise.all([...byOrigin.values()].flat().map((line) => line.destroy())))
+)
 
-/** Whether an answered connection may be kept. If the answer came before the whole request was written, the rest is still in the socket. */
-export const mayKeep = ({ counts, openedAt, socket }: Line) =>
-  socket?.writableLength === 0 && counts.open - counts.busy <= maxIdle && performance.now() - openedAt < usedFor
-
-const lineTo = (origin: URL | string, find: FindAddresses, counts: Counts): Line => {
+const lineTo = (origin: string, find: FindAddresses, idle?: IdleLines): Line => {
   const line: Line = new Line(origin, {
     pipelining: 1,
     allowH2: false,
@@ -127,7 +139,9 @@ const lineTo = (origin: URL | string, find: FindAddresses, counts: Counts): Line
     maxHeaderSize: headerLimit,
     connect: (to, callback) => open(line, find, to, callback)
   })
-  line.counts = counts
+  line.origin = origin
+  line.idle = idle
+  if (idle !== undefined) line.on("disconnect", () => idle.remove(line))
   return line
 }
 
@@ -143,23 +157,16 @@ const open = (line: Line, find: FindAddresses, to: buildConnector.Options, callb
     ),
     {
       onExit: Exit.match({
-        onFailure: (cause) =>
-          callback(
-            Option.getOrElse(Cause.findErrorOption(cause), () => abandoned),
-            null
-          ),
+        onFailure: (cause) => callback(Option.getOrElse(Cause.findErrorOption(cause), abandoned), null),
         onSuccess: (socket) => {
           Object.assign(line, { socket, address: socket.remoteAddress ?? "", served: 0, readUpTo: headerLimit })
           line.openedAt = performance.now()
-          line.counts.open++
-          socket
-            .once("close", () => line.counts.open--)
-            // This listener precedes undici's own.
-            .on("readable", () => {
-              if (socket.bytesRead <= line.readUpTo) return
-              if (line.call === undefined) socket.destroy()
-              else line.call.overflow()
-            })
+          // This listener precedes undici's own.
+          socket.on("readable", () => {
+            if (socket.bytesRead <= line.readUpTo) return
+            if (line.call === undefined) socket.destroy()
+            else line.call.overflow()
+          })
           callback(null, socket)
         }
       })
@@ -167,7 +174,7 @@ const open = (line: Line, find: FindAddresses, to: buildConnector.Options, callb
   )
 }
 
-const abandoned = new ConnectFailed({ code: "connect_failed" })
+const abandoned = () => new ConnectFailed({ code: "connect_failed" })
 
 /** Connects, including TLS. */
 const established = (target: Target, addresses: ReadonlyArray<string>) =>
@@ -190,11 +197,13 @@ const established = (target: Target, addresses: ReadonlyArray<string>) =>
   })
 
 const connect = ({ host, port }: Target, addresses: ReadonlyArray<string>, isSecure: boolean): Socket => {
+  const pinned = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
+  const lookup: LookupFunction = (_, __, callback) => callback(null, pinned)
   const options = {
     host,
     port,
     noDelay: true,
-    lookup: pinned(addresses),
+    lookup,
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: attemptTimeout
   }
@@ -203,14 +212,6 @@ const connect = ({ host, port }: Target, addresses: ReadonlyArray<string>, isSec
   const servername = isIP(host) === 0 ? host.replace(/\.$/, "") : ""
   return overTls({ ...options, servername, ALPNProtocols: ["http/1.1"] })
 }
-
-const pinned =
-  (addresses: ReadonlyArray<string>): LookupFunction =>
-  (_, __, callback) =>
-    callback(
-      null,
-      addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
-    )
 
 /** Returns the host of a URL: a name, or an address in canonical form without brackets. */
 export const hostOf = ({ hostname }: URL): string => hostname.replace(/^\[|\]$/g, "")
@@ -277,7 +278,7 @@ const fromDns = (name: string, servers: ReadonlyArray<string> | undefined) =>
   })
 
 const fromSystem = (name: string) =>
-  Effect.tryPromise({ try: () => lookup(name, { all: true }), catch: unresolved }).pipe(
+  Effect.tryPromise({ try: () => askSystem(name, { all: true }), catch: unresolved }).pipe(
     Effect.flatMap((addresses) => found(addresses.map(({ address }) => address)))
   )
 

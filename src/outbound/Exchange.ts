@@ -4,7 +4,7 @@ import { Headers } from "effect/http"
 import type { IncomingHttpHeaders } from "node:http"
 import type { Dispatcher } from "undici"
 import manifest from "../../package.json" with { type: "json" }
-import { type Call, ConnectFailed, type Connections, headerLimit, hostOf, type Line, mayKeep } from "./Connections.ts"
+import { type Call, ConnectFailed, type Connections, headerLimit, hostOf, type Line } from "./Connections.ts"
 import { traceparentOf } from "../telemetry/Telemetry.ts"
 
 /** Where a request goes. It is made once for many requests, because the getters of a URL make a new text at each access. */
@@ -63,8 +63,8 @@ export const exchange = (
   onReady: () => void = () => {}
 ): Effect.Effect<Answer, ExchangeFailed> =>
   Effect.callback((resume) => {
-    const running = new Exchange(post, onReady, resume)
-    running.start(connections)
+    const running = new Exchange(connections(post.to.origin), post, onReady, resume)
+    running.start()
     return Effect.sync(() => running.abandon())
   })
 
@@ -75,10 +75,10 @@ const noBytes = Buffer.alloc(0)
  * the work of the event. The caller is resumed once.
  */
 class Exchange implements Call {
+  readonly line: Line
   readonly post: Post
   readonly onReady: () => void
   readonly resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
-  line: Line | undefined
   /** Defined once the request is written. */
   controller: Dispatcher.DispatchController | undefined
   /** The number of answered requests and of received bytes of the connection, before the request. */
@@ -92,13 +92,19 @@ class Exchange implements Call {
   body = noBytes
   read = 0
 
-  constructor(post: Post, onReady: () => void, resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void) {
+  constructor(
+    line: Line,
+    post: Post,
+    onReady: () => void,
+    resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
+  ) {
+    this.line = line
     this.post = post
     this.onReady = onReady
     this.resume = resume
   }
 
-  start({ areKept, to }: Connections) {
+  start() {
     const {
       body,
       headers,
@@ -108,7 +114,7 @@ class Exchange implements Call {
     if (until !== undefined) {
       this.timer = setTimeout(timeOut, Math.max(0, Math.ceil(until - performance.now())), this)
     }
-    to(origin).dispatch(
+    this.line.dispatch(
       {
         origin,
         method: "POST",
@@ -116,7 +122,7 @@ class Exchange implements Call {
         // The answer must not be compressed, because the limit counts received bytes.
         headers: { ...headers, "accept-encoding": "identity" },
         body,
-        reset: !areKept
+        reset: this.line.idle === undefined
       },
       this
     )
@@ -125,13 +131,12 @@ class Exchange implements Call {
   onRequestStart(controller: Dispatcher.DispatchController) {
     const { line } = this
     // Abandoned while the connection was being established.
-    if (this.over || line?.socket === undefined) return controller.abort(abandoned)
+    if (this.over || line.socket === undefined) return controller.abort(abandoned)
     this.controller = controller
     this.served = line.served
     this.bytesBefore = line.socket.bytesRead
     line.readUpTo = this.bytesBefore + headerLimit + this.post.bodyLimit + framingLimit
     line.call = this
-    line.counts.busy++
     this.onReady()
   }
 
@@ -177,7 +182,7 @@ class Exchange implements Call {
     const stale =
       this.controller === undefined
         ? !(error instanceof ConnectFailed)
-        : this.served > 0 && this.line?.socket?.bytesRead === this.bytesBefore
+        : this.served > 0 && this.line.socket?.bytesRead === this.bytesBefore
     this.fail(codeOf(error), stale)
   }
 
@@ -188,13 +193,12 @@ class Exchange implements Call {
 
   answer(isWhole: boolean) {
     const { line, read, retryAfter, status } = this
-    const address = line?.address ?? ""
+    const { address } = line
     if (!this.ends()) return
-    if (!isWhole) this.cut()
-    else if (line !== undefined) {
+    if (isWhole) {
       line.served++
-      if (!mayKeep(line)) line.socket?.destroy()
-    }
+      line.rest()
+    } else this.cut()
     this.resume(Effect.succeed({ address, status, retryAfter, body: this.body.subarray(0, read), isWhole }))
   }
 
@@ -211,7 +215,7 @@ class Exchange implements Call {
 
   /** Ends the connection, also if it is not established yet. */
   cut() {
-    if (this.controller === undefined) this.line?.giveUp()
+    if (this.controller === undefined) this.line.giveUp()
     else this.controller.abort(abandoned)
   }
 
@@ -219,10 +223,7 @@ class Exchange implements Call {
     if (this.over) return false
     this.over = true
     clearTimeout(this.timer)
-    if (this.controller !== undefined && this.line !== undefined) {
-      this.line.call = undefined
-      this.line.counts.busy--
-    }
+    if (this.controller !== undefined) this.line.call = undefined
     return true
   }
 }

@@ -14,6 +14,7 @@ const keys = mutating("http/auth/ApiKeys.ts", "http/auth/ApiKeys", "cli/token")
 const limits = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
 const buckets = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
 const throttle = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
+const connections = mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")
 const listening = mutating("cli/commands/listen.ts", "cli/listen")
 const outbox = mutating("outbox/Outbox.ts", "contract/Deals")
 const preconditions = mutating("commands/Command.ts", "contract/Walk.conditions")
@@ -84,7 +85,7 @@ export const platform = [
   ),
   mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.answers")("maxInterim = 3", "maxInterim = 4"),
   mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.connections")(": this.served > 0 &&", ": "),
-  mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")('"EMFILE", ', ""),
+  connections('"EMFILE", ', ""),
   mutating("integrations/endpoints/Addresses.ts", "integrations/WebhookReads")("named.has(port) || ", ""),
   mutating("outbound/Exchange.ts", "outbound/Exchange")(
     "if (this.body.byteLength < this.read + chunk.byteLength) {",
@@ -100,10 +101,9 @@ export const platform = [
   ),
   mutating("http/edge/NodeServer.ts", "integrations/WebhookReads")("yield* listensOn(listening.address.port)", ";"),
   mutating("outbound/Connections.ts", "integrations/endpoints/Sender.answers")("socket?.writableLength === 0", "true"),
-  mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")(
-    "performance.now() - openedAt < usedFor",
-    "true"
-  ),
+  connections("performance.now() - this.openedAt < usedFor", "true"),
+  connections(".get(origin)?.pop()", ".get(origin)?.shift()"),
+  connections("this.size -= lines.length - others.length", "this.size -= 0"),
   mutating("service/Routes.ts", "contract/Walk")("literal.length > 0 ? literal : matching", "matching"),
   mutating("http/mcp/Tools.ts", "contract/Walk.tools")("pattern === withoutNull ? {} : ", ""),
   ending("expires_at > now() AND ", ""),

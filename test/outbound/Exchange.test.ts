@@ -1,7 +1,7 @@
 /** What an exchange keeps of an answer. */
 import { assert, it } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import { freshConnections } from "../../src/outbound/Connections.ts"
+import { makeConnections } from "../../src/outbound/Connections.ts"
 import { destinationOf, exchange } from "../../src/outbound/Exchange.ts"
 import { answering } from "../support/Endpoints.ts"
 
@@ -18,7 +18,7 @@ it.live("an answer is a copy of its body, which holds nothing of what the socket
     ""
   )
   const { body } = yield* exchange(
-    freshConnections(() => Effect.succeed(["127.0.0.1"])),
+    makeConnections(() => Effect.succeed(["127.0.0.1"])),
     { to: destinationOf(new URL(`http://127.0.0.1:${hook.port}/`)), headers: {}, body: "", bodyLimit: 1_024 }
   )
   assert.strictEqual(Buffer.from(body).toString(), "ok")

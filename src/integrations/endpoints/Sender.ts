@@ -4,8 +4,8 @@ import {
   cacheAddresses,
   ConnectFailed,
   type FindAddresses,
-  freshConnections,
-  keptConnections,
+  makeConnections,
+  makeIdleLines,
   type Resolve,
   resolveName
 } from "../../outbound/Connections.ts"
@@ -91,8 +91,8 @@ export class Sender extends Context.Service<
         const { allowed, keepAllowedAnswers = false } = config
         const timeout = Duration.toMillis(config.timeout)
         const find = addressesOf(config.resolve ?? (yield* cacheAddresses(resolveName())), config)
-        const kept = yield* keptConnections(find)
-        const fresh = freshConnections(find)
+        const kept = makeConnections(find, yield* makeIdleLines)
+        const fresh = makeConnections(find)
 
         const answered = (
           { address, body, retryAfter, status }: Answer,

@@ -35,6 +35,28 @@ describe("a connection to an endpoint", () => {
     yield* until(() => hook.connections() === 530 && hook.closed() === 18)
   })
 
+  test("is kept however many have ended before", function* () {
+    const closing = yield* answering(answerOf(200, "connection: close"))
+    const hosts = Array.from({ length: 530 }, (_, i) => `hooks${i}.test`)
+    yield* Effect.forEach(hosts, (host) => send(url(closing, host)), { concurrency: 10 })
+    yield* until(() => closing.closed() === 530)
+    const hook = yield* answering(answerOf(200))
+    for (let i = 0; i < 3; i++) yield* send(url(hook))
+    assert.strictEqual(hook.connections(), 1)
+  })
+
+  test("that answered last is used next, so that the others end", function* () {
+    const waiting: Array<Received> = []
+    const hook = yield* endpoint((received) => {
+      if (received.earlier >= 3) return received.socket.write(answerOf(200))
+      if (waiting.push(received) === 3) for (const { socket } of waiting) socket.write(answerOf(200))
+    })
+    yield* Effect.all([send(url(hook)), send(url(hook)), send(url(hook))], { concurrency: 3 })
+    for (let i = 0; i < 4; i++) yield* send(url(hook))
+    assert.strictEqual(new Set(hook.received.slice(3).map(({ socket }) => socket)).size, 1)
+    assert.strictEqual(hook.connections(), 3)
+  })
+
   test("is not kept when the endpoint closes it, nor after an answer that was cut off", function* () {
     const closing = yield* endpoint(({ socket }) => socket.end(answerOf(200, "connection: close")))
     const silent = yield* endpoint(({ socket }) => socket.end(answerOf(200)))

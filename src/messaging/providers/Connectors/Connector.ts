@@ -5,7 +5,7 @@
 import { Clock, Duration, Effect, Option, Redacted, Schema } from "effect"
 import type { ConversationId, MessageId } from "../../../api/schema/Ids.ts"
 import { text } from "../../../api/schema/Fields.ts"
-import { freshConnections, resolveName } from "../../../outbound/Connections.ts"
+import { makeConnections, resolveName } from "../../../outbound/Connections.ts"
 import {
   destinationOf,
   exchange,
@@ -178,7 +178,7 @@ const bodyLimit = 64 * 1024 + 1
 
 const resolve = resolveName()
 
-const connections = freshConnections(({ host }) => resolve(host))
+const connections = makeConnections(({ host }) => resolve(host))
 
 /**
  * Calls the provider once. The operator has chosen the URL, so its host may have any address. Interruption destroys the
