@@ -43,7 +43,8 @@ export const attemptCharts = Effect.fnUntraced(function* (
 
 const width = 560
 const height = 180
-const margin = { top: 10, right: 10, bottom: 24, left: 52 }
+/** Room for the labels, whose text is larger on a phone. */
+const margin = { top: 10, right: 26, bottom: 30, left: 64 }
 
 const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minutes: number): Html => {
   const x = scaleUtc([end(shown.length), end(0)], [margin.left, width - margin.right])
@@ -51,7 +52,7 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
   const delivered = shown.reduce((sum, slice) => sum + slice.delivered, 0)
   const failed = shown.reduce((sum, slice) => sum + slice.failed, 0)
 
-  const attempts = vertical(Math.max(1, ...shown.map((slice) => slice.delivered + slice.failed)))
+  const attempts = vertical(Math.max(4, ...shown.map((slice) => slice.delivered + slice.failed)))
   const bars = shown.map(({ delivered, failed, slice }) => {
     const [from, to] = [x(end(slice + 1)), x(end(slice))]
     const bar = (tone: string, low: number, high: number) =>
@@ -67,7 +68,7 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
     return html`${bar("bar", 0, delivered)}${bar("lost", delivered, delivered + failed)}`
   })
 
-  const millis = vertical(Math.max(1, ...shown.map(({ p95 }) => p95 ?? 0)))
+  const millis = vertical(Math.max(4, ...shown.map(({ p95 }) => p95 ?? 0)))
   const middle = (slice: number) => (x(end(slice + 1)) + x(end(slice))) / 2
   const curve = (tone: string, of: "p50" | "p95") => {
     const drawn = line<Slice>(
@@ -86,7 +87,7 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
       ${figure(
         `Attempts: ${grouped(delivered)} delivered, ${grouped(failed)} failed`,
         { bar: "delivered", lost: "failed" },
-        [axes(x, attempts, grouped), bars]
+        [axes(x, attempts, compact), bars]
       )}
       ${figure("Duration of attempts", { line: "median", high: "95th percentile" }, [
         axes(x, millis, shownMillis),
@@ -112,6 +113,8 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
 }
 
 const grouped = (value: number) => value.toLocaleString("en")
+
+const compact = (value: number) => value.toLocaleString("en", { notation: "compact" })
 
 const tenth = (value: number) => Math.round(value * 10) / 10
 
@@ -158,5 +161,5 @@ const axes = (
           ></line>
           <text x="${margin.left - 6}" y="${tenth(y(value) + 4)}" text-anchor="end">${label(value)}</text>`
     )}
-  ${x.ticks(6).map((at) => html`<text x="${tenth(x(at))}" y="${height - 6}" text-anchor="middle">${tick(at)}</text>`)}`
+  ${x.ticks(6).map((at) => html`<text x="${tenth(x(at))}" y="${height - 5}" text-anchor="middle">${tick(at)}</text>`)}`
 }

@@ -19,8 +19,8 @@ export const faultsOf = async (page: Page, rule?: string) => {
 const decodeTexts = Schema.decodeUnknownSync(Schema.Array(Schema.String))
 
 /**
- * Returns what does not fit: states and exact times in more than one line, rows of 595 pixels, and a page that is too wide; and
- * what could turn the direction of the text beside it.
+ * Returns what does not fit: states and exact times in more than one line, rows of 595 pixels, a page that is too wide, and labels of
+ * charts that are cut or overlap; and what could turn the direction of the text beside it.
  */
 export const brokenIn = async (page: Page) => {
   // A heading is shown before the style sheet has arrived.
@@ -32,7 +32,16 @@ export const brokenIn = async (page: Page) => {
       return fits ? [] : [part.nodeName + ": " + part.textContent.slice(0, 80)]
     }).concat([...document.querySelectorAll("h1, th, td, dt, dd, a, code, .project")].flatMap((part) =>
       getComputedStyle(part).unicodeBidi === "isolate" ? [] : [part.nodeName + " is not isolated"]
-    ))`)
+    )).concat([...document.querySelectorAll("svg")].flatMap((chart) => {
+      const box = (part) => part.getBoundingClientRect()
+      const overlap = (one, two) =>
+        one.left < two.right && two.left < one.right && one.top < two.bottom && two.top < one.bottom
+      return [...chart.querySelectorAll("text")].flatMap((label, at, labels) => {
+        const isCut = box(label).left < box(chart).left || box(label).right > box(chart).right
+        const hides = labels.slice(at + 1).some((other) => overlap(box(label), box(other)))
+        return isCut || hides ? ["label: " + label.textContent] : []
+      })
+    }))`)
   )
 }
 

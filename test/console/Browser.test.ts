@@ -110,8 +110,13 @@ describe("the console in a browser", () => {
         { width: 390, height: 800 }
       ]
       const { elsewhere, page } = yield* signedIn(browser, server)
+      // The widest labels of charts: counts of six digits, and durations below a second.
+      yield* Effect.orDie(server.sql`
+        INSERT INTO attempt_minutes (project_id, minute, worker_id, delivered, bucket, attempts)
+        VALUES ('', date_trunc('minute', now()), 1, true, 38, 900000)`)
+      const charts = ["1+hour", "12+hours", "7+days"].map((period) => `/console?period=${period}`)
       yield* Effect.promise(async () => {
-        for (const path of pagesOf(project)) {
+        for (const path of [...charts, ...pagesOf(project)]) {
           await page.emulateMedia({ colorScheme: "light" })
           await page.setViewportSize(wide)
           await page.goto(path)
