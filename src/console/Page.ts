@@ -11,6 +11,7 @@ import { Settings } from "../platform/Settings.ts"
 import type { Session } from "../http/auth/OperatorSessions.ts"
 import {
   action,
+  type Cell,
   type Columns,
   hiddenFields,
   href,
@@ -219,9 +220,9 @@ export const recordPage = (kind: Kind, record: RecordName) => pages[kind]?.(reco
 export const historyPage = (kind: Kind, { id, projectId: project }: RecordName) =>
   href("/console/history", { project, kind, id })
 
-/** The id of a record as a link to its page. */
-export const recordLink = (kind: Kind, projectId: string, id: string | null) =>
-  id === null ? null : html`<a href="${recordPage(kind, { projectId, id })}">${idOf(id)}</a>`
+/** The id of a record, or its name, as a link to its page. */
+export const recordLink = (kind: Kind, projectId: string, id: string | null, name: Cell = idOf(id)) =>
+  id === null ? null : html`<a href="${recordPage(kind, { projectId, id })}">${name}</a>`
 
 export const historyLink = (kind: Kind, record: RecordName) =>
   html`<a href="${historyPage(kind, record)}">Commands and actions</a>`

@@ -25,8 +25,8 @@ interface Listed {
   readonly conversationId: ConversationId | null
   readonly deliveryStatus: MessageStatus
   readonly attempts: number
-  /** The display names of the client and the channel. */
-  readonly client: string | null
+  readonly client: { readonly id: string; readonly name: string } | null
+  /** The display name of the channel. */
   readonly channel: string
   readonly createdAt: string
 }
@@ -38,7 +38,7 @@ const columns = selectList({
   attempts: "found.attempts",
   createdAt: ["found.created_at", "timestamptz"],
   client: `(
-    SELECT display_name FROM clients
+    SELECT json_build_object('id', id, 'name', display_name) FROM clients
     WHERE clients.project_id = found.project_id AND clients.id = CASE WHEN conversation_id IS NULL THEN (
       SELECT client_id FROM campaign_recipients AS recipient
       WHERE recipient.project_id = found.project_id AND recipient.audience_id = found.audience_id

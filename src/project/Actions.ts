@@ -165,7 +165,7 @@ export const actions = {
           : "is sent again only if the campaign retries its failed recipients"
       return {
         title: `Settle the message ${message} as ${as}?`,
-        message: `This is final: the message to ${client ?? "a client that is no more"} over ${channel} ${again}, and ${seen}.`,
+        message: `This is final: the message to ${client?.name ?? "a client that is no more"} over ${channel} ${again}, and ${seen}.`,
         label: `Settle as ${as}`
       }
     }),

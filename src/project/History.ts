@@ -9,6 +9,7 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import { columnsOf, type Delivery } from "../integrations/deliveries/DeliveryList.ts"
 import { selectList } from "../sql/Columns.ts"
 import { entries } from "../operators/Audit.ts"
+import { scanLimit } from "../operators/Search.ts"
 
 /** Maximum number of commands, actions, events and deliveries: the newest. */
 export const maxShown = 50
@@ -48,7 +49,7 @@ interface Event {
 }
 
 /** The columns by which commands are found; those of other kinds are found by the record that they have changed. */
-const columns: Partial<Record<Kind, string>> = { command: "key", request: "request_id", trace: "trace_id" }
+const by: Partial<Record<Kind, string>> = { command: "key", key: "key_id", request: "request_id", trace: "trace_id" }
 
 /** The times of events that a record itself has. They stay when its commands are no longer stored. */
 const ownTimes: Partial<Record<Kind, readonly [table: string, times: string]>> = {
@@ -81,10 +82,13 @@ export const historyOf = Effect.fn("historyOf")(function* (
     kind === "event"
       ? sql`(resource_id, created_at) IN (SELECT * FROM ${changes(sql, ofEvent)})`
       : sql`resource_id = ${id}`
-  const column = columns[kind]
+  const column = by[kind]
+  // No index has the API key, so its commands are found among the newest.
+  const newest = sql`(SELECT * FROM idempotency_keys WHERE project_id = ${projectId} AND created_at IS NOT NULL
+    ORDER BY created_at DESC LIMIT ${scanLimit}::int) newest`
   const commands = yield* sql<Command>`
     SELECT command.*, api_keys.name AS "keyName" FROM (
-      SELECT ${sql.literal(selectList(commandColumns))} FROM idempotency_keys
+      SELECT ${sql.literal(selectList(commandColumns))} FROM ${kind === "key" ? newest : sql`idempotency_keys`}
       WHERE project_id = ${projectId}
         AND ${column === undefined ? sql`${ofRecord} AND operation IS NOT NULL` : sql`${sql(column)} = ${id}`}
       ORDER BY created_at DESC LIMIT ${maxShown}::int
@@ -150,6 +154,14 @@ const kinds = {
 } as const satisfies Readonly<Record<string, readonly [table: string, id: string, name: string, condition?: string]>>
 
 export type Kind = keyof typeof kinds
+
+/** Where a search looks. It finds clients and deals also by the ids that callers have given them. */
+const places = [
+  ...Object.entries(kinds),
+  ["client", ["clients", "external_id", "display_name"]] as const,
+  ["deal", ["deals", "external_id", "title"]] as const
+]
+
 export const kindNames = Struct.keys(kinds)
 
 interface Found {
@@ -170,13 +182,14 @@ const greatest = "\u{10ffff}"
  * Each kind is read in a range of its primary key, or of an index of commands. Finds nothing if `start` is empty.
  */
 export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: string) => {
-  const parts = Object.entries(kinds).map(([kind, [table, id, name, condition = "true"]]): Statement.Fragment => {
-    const inRange = sql`${sql.literal(id)} >= ${start} AND ${sql.literal(id)} < ${start + greatest}`
+  const parts = places.map(([kind, [table, column, name, condition = "true"]]): Statement.Fragment => {
+    const inRange = sql`${sql.literal(column)} >= ${start} AND ${sql.literal(column)} < ${start + greatest}`
+    const id = column === "external_id" ? "id" : column
     return sql`
       (SELECT ${sql.literal(`'${kind}'`)} AS kind, searched.project_id AS "projectId", record.id, record.name
       FROM searched, LATERAL (
         SELECT ${sql.literal(`${id} AS id, ${name} AS name FROM ${table} WHERE ${table}.project_id = searched.project_id`)}
-          AND ${inRange} AND ${sql.literal(condition)} ORDER BY ${sql.literal(`${table}.${id}`)} LIMIT ${maxFound}::int
+          AND ${inRange} AND ${sql.literal(condition)} ORDER BY ${sql.literal(`${table}.${column}`)} LIMIT ${maxFound}::int
       ) record LIMIT ${maxFound}::int)`
   })
   if (start === "") return Effect.succeed([])

@@ -55,7 +55,12 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
       const others = yield* stuck
       for (const [attempt, state] of [...Array<string>(maxAttempts - 1).fill("pending"), "unknown"].entries()) {
         const claim = yield* claimed(attempt * hour)
-        const common = { id: claim.messageId, conversationId: null, client: "Client 0", channel: "primary" }
+        const common = {
+          id: claim.messageId,
+          conversationId: null,
+          client: { id: clientId(0), name: "Client 0" },
+          channel: "primary"
+        }
         assert.deepStrictEqual(yield* listed(attempt === 0 ? "pending" : "unknown"), [
           { ...common, deliveryStatus: attempt === 0 ? "pending" : "unknown", attempts: attempt + 1 }
         ])

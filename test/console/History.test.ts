@@ -56,7 +56,7 @@ layer(Shared.layer, { excludeTestServices: true })("a history", (it) => {
           made: { keyId, traceId, idempotencyKey: `order-${name}`, requestId: `request-${name}` }
         }))
       }
-      const created = yield* command("create", deals, { title: "Boots" })
+      const created = yield* command("create", deals, { title: "Boots", externalId: "boots-4711" })
       const id = created.id
       const patched = yield* command("patch", `${deals}/${id}`, { title: "Shoes" }, "PATCH")
       const other = yield* command("other", deals, { title: "Gloves" })
@@ -76,6 +76,14 @@ layer(Shared.layer, { excludeTestServices: true })("a history", (it) => {
         (yield* find("order-secret")).commands.map(({ requestId }) => requestId),
         ["dk_[redacted]"]
       )
+      // What a key has done, such as one that leaked.
+      const ofKey = yield* find(keyId)
+      assert.deepStrictEqual(
+        ofKey.commands.slice(0, 4).map(({ idempotencyKey }) => idempotencyKey),
+        ["order-secret", "order-other", "order-patch", "order-create"]
+      )
+      assert.strictEqual(ofKey.events.length, 4)
+      assert.deepStrictEqual(yield* find("boots-47"), yield* find(id))
       const ofDeal = yield* find(id)
       assert.deepStrictEqual(ofDeal.items, [{ kind: "deal", id }])
       assert.deepStrictEqual(ofDeal.commands, [patch, create])

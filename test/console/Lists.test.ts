@@ -1,7 +1,49 @@
 /** The filters of the console's lists: by what failed, by campaign, channel and installation, and by time in UTC. */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
-import { fillProject, sessionOf, Shared } from "./Console.support.ts"
+import { fillProject, pagesOf, sessionOf, Shared } from "./Console.support.ts"
+
+/** Returns the addresses of the console to which a page links. */
+const linksOf = (text: string) =>
+  [...text.matchAll(/href="(\/console[^"#]*)"/g)].map(([, path = ""]) => path.replaceAll("&amp;", "&"))
+
+layer(Shared.layer, { excludeTestServices: true })("the pages of the console", (it) => {
+  it.effect("link to what they name, and to no page that does not exist", function* () {
+    const server = yield* Shared
+    const project = yield* fillProject(server)
+    const { projectId } = project
+    const { get, post } = yield* sessionOf(server, projectId)
+    yield* post("webhook.test", { installation: "shop" })
+    const checked = new Map<string, number>()
+    const statusOf = (path: string): Effect.Effect<number> =>
+      Effect.flatMap(get(path), ({ headers, status }) =>
+        status === 303 ? statusOf(headers.get("location") ?? "") : Effect.succeed(status)
+      )
+    for (const page of pagesOf(project)) {
+      for (const link of linksOf((yield* get(page)).text)) {
+        if (!checked.has(link)) checked.set(link, yield* statusOf(link))
+      }
+    }
+    assert.deepStrictEqual(
+      [...checked].filter(([, status]) => status !== 200),
+      []
+    )
+    const has = Effect.fnUntraced(function* (page: string, link: string) {
+      const links = linksOf((yield* get(`/console/${page.replace("?", `?project=${projectId}&`)}`)).text)
+      assert.isTrue(
+        links.some((path) => path.startsWith(`/console/${link.replace("?", `?project=${projectId}&`)}`)),
+        `${page} to ${link}`
+      )
+    })
+    yield* has(`delivery?id=${project.dead.id}`, "history?kind=event&id=evt_")
+    yield* has("message?id=msg_reply_1", "history?kind=client&id=cli_a")
+    yield* has("message?id=msg_reply_1", "history?kind=conversation&id=")
+    yield* has("messages?", "history?kind=client&id=cli_a")
+    yield* has("campaign?id=cmp_running", "messages?campaign=cmp_running&status=unknown")
+    yield* has("keys?", "history?kind=key&id=")
+    yield* has("audit?", "search?q=shop")
+  })
+})
 
 layer(Shared.layer, { excludeTestServices: true })("the lists of the console", (it) => {
   it.effect("have the records that match all filters, and no other", function* () {

@@ -83,7 +83,7 @@ export const campaign = projectPage(
               "Not settled": pending,
               Sent: sent,
               Failed: failed,
-              "Of unknown outcome": unknown,
+              "Of unknown outcome": link("/console/messages", { ...of, status: "unknown" }, String(unknown)),
               Skipped: skipped
             }),
         ...(failed === 0
@@ -119,7 +119,7 @@ export const failedRecipients = projectPage(
       empty: "No failed recipients.",
       found: yield* listFailed(sql, project.id, row.id, reason, range),
       columns: {
-        Client: ({ client, clientId }) => client ?? idOf(clientId),
+        Client: ({ client, clientId }) => recordLink("client", project.id, clientId, client ?? undefined),
         Reason: ({ errorCode: reason }) => link(failedPath, { ...of, reason }, reason),
         Message: ({ messageId }) => recordLink("message", project.id, messageId),
         Retries: ({ retries }) => retries

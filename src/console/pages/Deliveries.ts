@@ -6,7 +6,7 @@ import type { ProjectId } from "../../api/schema/Ids.ts"
 import { states } from "../../integrations/deliveries/States.ts"
 import { attemptsOf, type Delivery, details, type Details, find } from "../../integrations/deliveries/DeliveryList.ts"
 import { listProbes, type Probe } from "../../integrations/endpoints/WebhookList.ts"
-import { badge, block, type Columns, facts, html, idOf, input, link, select, table, type Time } from "../Html.ts"
+import { badge, block, type Columns, facts, html, input, link, select, table, type Time } from "../Html.ts"
 import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceLinks } from "../Page.ts"
 import { spanOf } from "../../telemetry/Telemetry.ts"
 import { headersOf } from "../../integrations/deliveries/Attempt.ts"
@@ -125,7 +125,7 @@ export const delivery = projectPage(
             ]),
         html`<h2>Event</h2>`,
         facts({
-          Event: idOf(row.eventId),
+          Event: recordLink("event", project.id, row.eventId),
           Type: link("/console/deliveries", { ...of, type: row.eventType }, row.eventType),
           Occurred: time(row.eventTime)
         }),

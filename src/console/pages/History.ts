@@ -18,6 +18,7 @@ import {
   traceLinks
 } from "../Page.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
+import { scanLimit } from "../../operators/Search.ts"
 import { type Entry, listActions } from "../../operators/Audit.ts"
 
 export const history = projectPage(
@@ -45,12 +46,14 @@ export const history = projectPage(
         facts({ Id: idOf(id), Name: record.name }),
         html`<h2>Commands</h2>`,
         table(
-          `Commands of the API, ${newest}`,
+          `Commands of the API, ${kind === "key" ? `if among the newest ${scanLimit} of the project, ` : ""}${newest}`,
           commandColumns,
           commands,
           "No command is stored: it was none, or its time has passed."
         ),
-        ...(actions.length === 0 ? [] : [table(`Actions of operators, ${newest}`, actionColumns(time), actions, "")]),
+        ...(actions.length === 0
+          ? []
+          : [table(`Actions of operators, ${newest}`, entryColumns(project, time), actions, "")]),
         html`<h2>Events</h2>`,
         table(
           `Events, ${newest}`,
@@ -77,11 +80,11 @@ export const history = projectPage(
   })
 )
 
-const actionColumns = (time: Time): Columns<Entry> => ({
+const entryColumns = (project: string, time: Time): Columns<Entry> => ({
   At: ({ at }) => time(at),
   Actor: ({ actor }) => actor,
   Action: ({ action }) => action,
-  Target: ({ target }) => idOf(target),
+  Target: ({ target }) => link("/console/search", { project, q: target }, idOf(target)),
   Detail: ({ detail }) =>
     html`${Object.entries(detail).map(([name, value]) => html`<code>${name}: ${JSON.stringify(value)}</code> `)}`
 })
@@ -94,7 +97,7 @@ export const auditLog = projectPage(
       caption: "Actions of operators, newest first",
       empty: "No actions yet.",
       found: yield* listActions(project.id, range),
-      columns: actionColumns(time)
+      columns: entryColumns(project.id, time)
     })
   })
 )
@@ -110,7 +113,7 @@ export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, req
     title: "Search",
     elsewhere: only !== undefined && others.length === 0 ? recordPage(only.kind, only) : undefined,
     body: [
-      html`<p>Records of ${range} whose id begins with "${start}", at most ${maxFound} of a kind.</p>`,
+      html`<p>Records of ${range} whose id or external id begins with "${start}", at most ${maxFound} of a kind.</p>`,
       table(
         "Records found",
         {
@@ -120,7 +123,7 @@ export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, req
           Project: ({ projectId: project }) => recordLink("project", project, project)
         },
         rows,
-        "No record."
+        "No record. A request that changed nothing is not stored: the log may have it."
       ),
       ...(project === null ? [] : [link("/console/search", { q: start }, "Search all projects")])
     ]

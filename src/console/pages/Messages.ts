@@ -33,9 +33,9 @@ export const messages = projectPage(
       columns: {
         Message: ({ id }) => recordLink("message", project.id, id),
         Created: ({ createdAt }) => time(createdAt),
-        Client: ({ client }) => client,
+        Client: ({ client }) => client && recordLink("client", project.id, client.id, client.name),
         Channel: ({ channel }) => channel,
-        Conversation: ({ conversationId }) => idOf(conversationId),
+        Conversation: ({ conversationId }) => recordLink("conversation", project.id, conversationId),
         State: ({ deliveryStatus: status }) => link(path, { ...of, status }, badge(status)),
         Attempts: ({ attempts }) => attempts,
         Error: ({ lastErrorCode: error }) => (error === null ? null : link(path, { ...of, error }, error))
@@ -68,9 +68,9 @@ export const message = projectPage(
       body: [
         facts({
           State: link(path, { project: project.id, status: row.deliveryStatus }, badge(row.deliveryStatus)),
-          Client: row.client,
+          Client: row.client && recordLink("client", project.id, row.client.id, row.client.name),
           Channel: row.channel,
-          Conversation: idOf(row.conversationId) ?? undefined,
+          Conversation: recordLink("conversation", project.id, row.conversationId) ?? undefined,
           Campaign: recordLink("campaign", project.id, row.campaignId) ?? undefined,
           Created: time(row.createdAt),
           Changed: time(row.updatedAt),

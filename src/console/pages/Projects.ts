@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import { listProjects, maxWebhooks } from "../../project/Projects.ts"
 import { pageOf } from "../../operators/Search.ts"
 import { badge, countOf, html, idOf, input, timeSince } from "../Html.ts"
-import { listOf, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
+import { historyPage, listOf, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
 import { progressOf, type State } from "../../platform/Moves.ts"
 import { attemptCharts } from "../Charts.ts"
 import { scopes } from "../../api/Access.ts"
@@ -64,10 +64,10 @@ export const keys = projectPage(
       empty: "No keys.",
       found: yield* listKeys(project.id, range),
       columns: {
-        Key: ({ keyId }) => idOf(keyId),
-        Name: ({ name }) => name,
-        State: ({ state }) => badge(state),
-        Action: ({ keyId: key, revokedAt }) => (revokedAt === null ? submit("key.revoke", { key }, "Revoke") : null),
+        Key: ({ keyId: id, name }) =>
+          html`${name} <a href="${historyPage("key", { projectId: project.id, id })}">${idOf(id)}</a>`,
+        State: ({ keyId: key, revokedAt, state }) =>
+          html`${badge(state)} ${revokedAt === null ? submit("key.revoke", { key }, "Revoke") : ""}`,
         "Last used": ({ lastUsedAt }) => time(lastUsedAt) ?? "never",
         Expires: ({ expiresAt }) => time(expiresAt),
         Created: ({ createdAt }) => time(createdAt),
