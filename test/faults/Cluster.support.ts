@@ -5,7 +5,7 @@ import { migrate } from "../../src/sql/migrations/Migrations.ts"
 import * as Embedded from "../../src/sql/embedded/Cluster.ts"
 import * as Server from "../../src/sql/embedded/Server.ts"
 import { defer } from "../support/Finalizers.ts"
-import { childrenOf, isRunning, kill, temporaryDirectory } from "../support/Process.ts"
+import { childrenOf, isRunning, kill, killServer, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 
 /** Starts the server of a new cluster, and creates the service's database. No process starts that server again. */
@@ -27,11 +27,10 @@ export const startCluster = async (flags: Readonly<Record<string, string>> = {})
     Embedded.open({ directory, flags: { fsync: "off", full_page_writes: "off", shared_buffers: "32MB", ...flags } })
   )
   let server = await startServer(cluster)
-  const processes = () => [server.pid, ...childrenOf(server.pid)]
-  const signalAll = (signal: NodeJS.Signals) => {
+  const signalAll = (signal: "SIGSTOP" | "SIGCONT") => {
     // The postmaster first, because it starts new sessions.
     kill(server.pid, signal)
-    for (const pid of processes()) kill(pid, signal)
+    for (const pid of childrenOf(server.pid)) kill(pid, signal)
   }
   const start = async () => {
     // Sessions of a killed server may hold its shared memory for a moment.
@@ -56,11 +55,7 @@ export const startCluster = async (flags: Readonly<Record<string, string>> = {})
     /** Kills all of its processes, and waits until they have exited. */
     kill: async () => {
       restore()
-      const all = processes()
-      signalAll("SIGKILL")
-      await eventually(() => {
-        if (all.some(isRunning)) throw new Error("PostgreSQL is still running")
-      })
+      await killServer(server.pid)
     },
     /** Kills one session, after which PostgreSQL ends all sessions and recovers. */
     crash: (pid: number) => kill(pid, "SIGKILL"),

@@ -9,7 +9,7 @@ import * as Embedded from "../../src/sql/embedded/Cluster.ts"
 import * as Server from "../../src/sql/embedded/Server.ts"
 import { migrate } from "../../src/sql/migrations/Migrations.ts"
 import { ok, settings } from "../integrations/deliveries/Deliveries.support.ts"
-import { childrenOf, freePort, isRunning, kill, spawn, temporaryDirectory } from "../support/Process.ts"
+import { freePort, killServer, spawn, temporaryDirectory } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { openProxy, type WireProxy } from "../support/WireProxy.ts"
 import { startServer } from "./Cluster.support.ts"
@@ -63,13 +63,7 @@ const startPair = async (): Promise<Pair> => {
     primary: {
       port: primary.port,
       url: at(primary.port),
-      kill: async () => {
-        const all = [primary.pid, ...childrenOf(primary.pid)]
-        for (const pid of all) kill(pid, "SIGKILL")
-        await eventually(() => {
-          if (all.some(isRunning)) throw new Error("The primary is still there")
-        })
-      }
+      kill: () => killServer(primary.pid)
     },
     standby: { port: standbyPort, url: at(standbyPort) }
   }

@@ -10,6 +10,7 @@ import * as Server from "../../src/sql/embedded/Server.ts"
 import { defer } from "./Finalizers.ts"
 import { openDirectory } from "./Postgres.ts"
 import { expectNoSecretOf } from "./Secrets.ts"
+import { eventually } from "./Waiting.ts"
 
 export const checkout = Path.resolve(import.meta.dirname, "../..")
 
@@ -61,6 +62,22 @@ export const childrenOf = (pid: number): ReadonlyArray<number> =>
   readdirSync("/proc")
     .map(Number)
     .filter((child) => child > 0 && statOf(child)?.parent === pid && isRunning(child))
+
+/**
+ * Kills a PostgreSQL with all its processes, and waits until they have exited. The postmaster is suspended before its children are
+ * listed: a child that it starts meanwhile could survive, and hold the shared memory while it waits for a lock of a killed one.
+ */
+export const killServer = async (postmaster: number): Promise<void> => {
+  kill(postmaster, "SIGSTOP")
+  await eventually(() => {
+    if (!/^[TZX]?$/.test(statOf(postmaster)?.state ?? "")) throw new Error("The postmaster is not suspended")
+  })
+  const all = [postmaster, ...childrenOf(postmaster)]
+  for (const pid of all) kill(pid, "SIGKILL")
+  await eventually(() => {
+    if (all.some(isRunning)) throw new Error("PostgreSQL is still running")
+  })
+}
 
 /** Returns the process id of the PostgreSQL whose cluster is `<directory>/postgres`. */
 export const postmasterOf = (directory: string): number | undefined => {
