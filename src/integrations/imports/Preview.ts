@@ -105,10 +105,7 @@ interface Found {
 const differs = listOf(Struct.pick(columns, Struct.keys(importFields.contact)))
   .map(({ column, member, type }) =>
     type === "text[]"
-      ? `contact.mapped ? '${member}' AND NOT (
-    client.${column} <@ ARRAY(SELECT jsonb_array_elements_text(contact.mapped->'${member}'))
-    AND client.${column} @> ARRAY(SELECT jsonb_array_elements_text(contact.mapped->'${member}'))
-  )`
+      ? `NOT (contact.mapped->'${member}' @> to_jsonb(client.${column}) AND contact.mapped->'${member}' <@ to_jsonb(client.${column}))`
       : `contact.mapped ? '${member}' AND contact.mapped->>'${member}' IS DISTINCT FROM client.${column}`
   )
   .join(" OR ")
@@ -123,27 +120,24 @@ const matchConditions = [
 
 /**
  * Returns the stored evaluation and the numbers of contacts that match a client, and that differ from it. One statement reads
- * both from one snapshot. Returns no row if the installation does not exist. With LIMIT, the look-up of a contact's client reads
- * an index in any plan. A join would read all clients of all projects if the plan was made for an empty table or a large batch.
+ * both from one snapshot. Returns no row if the installation does not exist. A condition is looked for only if those before it
+ * find no client. With LIMIT, the look-up of a contact's client reads an index in any plan. A join would read all clients of all
+ * projects if the plan was made for an empty table or a large batch.
  */
 const find = (sql: SqlClient.SqlClient, projectId: ProjectId, id: InstallationId) =>
   sql<Found>`
     WITH match AS MATERIALIZED (
       SELECT ${sql.literal(differs)} AS differs
       FROM staged_contacts AS contact CROSS JOIN LATERAL (
-        SELECT * FROM (${sql.join(
-          " UNION ALL ",
-          false
-        )(
+        SELECT * FROM clients WHERE ctid = coalesce(${sql.csv(
           matchConditions.map(
-            (condition, order) => sql`
-            (SELECT ${sql.literal(String(order))} AS condition, client.* FROM clients AS client
+            (condition) => sql`(
+            SELECT ctid FROM clients AS client
             WHERE client.project_id = contact.project_id AND ${sql.literal(condition)}
               AND client.merged_into_client_id IS NULL
             ORDER BY client.created_at, client.id LIMIT 1)`
           )
-        )}) AS found
-        ORDER BY condition LIMIT 1
+        )}) LIMIT 1
       ) AS client
       WHERE contact.project_id = ${projectId} AND contact.installation_id = ${id} AND (
         SELECT (counts->>'contact')::int <= ${maxContacts}::int FROM staged_batches

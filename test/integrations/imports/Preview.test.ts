@@ -145,6 +145,26 @@ layer(services)("a preview", (it) => {
     }
   })
 
+  it.effect("looks for a contact by email and phone only if no client has its external id", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const staged = ["1", "2", "3"].map((id) => contact(id, { mail: `${id}@example.org`, tel: `+4915100000${id}` }))
+    const clients = ["1", "2"].map((id) => ({ id, externalId: id, email: `${id}@example.org` }))
+    yield* apply("indexes", { importProfile: usual, stagedRecords: staged }, { clients })
+    const scans = sql.withTransaction(
+      Effect.andThen(
+        preview("indexes"),
+        sql<{ readonly name: string; readonly scans: number }>`
+          SELECT indexrelname AS name, pg_stat_get_xact_numscans(indexrelid)::int AS scans FROM pg_stat_user_indexes
+          WHERE relname = 'clients' AND pg_stat_get_xact_numscans(indexrelid) > 0 ORDER BY indexrelname`
+      )
+    )
+    assert.deepStrictEqual(yield* scans, [
+      { name: "clients_by_email_and_age", scans: 1 },
+      { name: "clients_by_phone_and_age", scans: 1 },
+      { name: "clients_external_id", scans: 3 }
+    ])
+  })
+
   it.effect("is refused for more contacts than one statement compares in its time, with their bound", function* () {
     const sql = yield* SqlClient.SqlClient
     yield* apply("many", { importProfile: usual, stagedRecords: [contact("1", {})] })
