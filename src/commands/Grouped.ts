@@ -158,12 +158,6 @@ export class FairQueue<Item extends Queued> implements Line<Item> {
     return this.size >= capacity && own >= capacity / this.waiting.size
   }
 
-  /** Whether an item waits only for its turn: no item in service shares a name with it. */
-  isDelayed(item: Item): boolean {
-    const isWaiting = this.waiting.get(item.input.projectId)?.includes(item) ?? false
-    return isWaiting && !item.input.names.some((name) => this.served.includes(name))
-  }
-
   add(item: Item): void {
     this.size++
     const items = this.waiting.get(item.input.projectId)

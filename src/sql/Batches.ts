@@ -30,8 +30,6 @@ export interface Line<Item> {
   readonly isEmpty: boolean
   /** Whether this item has to be refused, because too many wait. */
   readonly isFullFor: (item: Item) => boolean
-  /** Whether an item waits only for its turn. */
-  readonly isDelayed: (item: Item) => boolean
   readonly add: (item: Item) => void
   readonly remove: (item: Item) => void
   /** Takes up to `max` items, which are in service until `done`. */
@@ -53,7 +51,7 @@ interface Options<Input, Answer, Output, E, E2> {
 }
 
 /**
- * A call is refused if it has waited for its turn for this share of the caller's time. An earlier refusal would save nothing,
+ * A call is refused if it has waited for this share of the caller's time. An earlier refusal would save nothing,
  * because a refusal takes as much CPU time as an answer. The rest of the time is enough for the statement.
  */
 const queueShare = 3 / 4
@@ -148,15 +146,11 @@ export const makeBatches = <Input, Answer, Output, E, E2>({
   }
 
   const limitWait = (call: Item) => {
-    const end = (problem: ServiceUnavailable) => {
-      leave(call)
-      call.resume(Effect.fail(problem))
-    }
     const rest = call.left * (1 - queueShare)
     call.timer = setTimeout(
       () => {
-        if (line.isDelayed(call)) end(overloaded())
-        else call.timer = setTimeout(() => end(unavailable()), rest)
+        leave(call)
+        call.resume(Effect.fail(overloaded()))
       },
       call.endsAt - rest - performance.now()
     )
@@ -211,10 +205,6 @@ class FirstCome<Item> implements Line<Item> {
 
   isFullFor(): boolean {
     return this.waiting.length >= this.capacity
-  }
-
-  isDelayed(): boolean {
-    return true
   }
 
   add(item: Item): void {

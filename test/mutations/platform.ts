@@ -153,7 +153,6 @@ export const platform = [
   keyReads("capacity: maxWaiting", ""),
   hanging(mutating("sql/Database.ts", "sql/Database/Timeouts")("timeout - (performance.now() - arrivedAt)", "timeout")),
   batches("call.endsAt > longest.endsAt", "call.endsAt < longest.endsAt"),
-  batches("line.isDelayed(call)", "false"),
   batches("if (!isScheduled) dispatch()", "", "sql/Batches"),
   batches(
     "if (isScheduled) return void arrived.push(call)\n    arrived = [call]",
