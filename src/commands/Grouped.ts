@@ -126,8 +126,6 @@ export interface Queued {
     readonly projectId: string
     /** Hashes of the item's names. */
     readonly names: ReadonlyArray<number>
-    /** A hash of what the item asks for. Waiting items of a project that ask for the same are taken together, as one. */
-    readonly asksFor?: number
   }
 }
 
@@ -187,7 +185,7 @@ export class FairQueue<Item extends Queued> implements Line<Item> {
       for (const line of lines) {
         const item = taken.length < max ? line.take() : undefined
         if (item === undefined) continue
-        taken.push(item, ...line.takeEqual(item))
+        taken.push(item)
       }
     }
     this.size -= taken.length
@@ -233,16 +231,5 @@ class ProjectLine<Item extends Queued> {
       this.position++
     }
     return undefined
-  }
-
-  /** Takes the later items that ask for the same as an item that was taken. */
-  takeEqual({ input: { asksFor } }: Item): ReadonlyArray<Item> {
-    if (asksFor === undefined) return []
-    const equal = this.items.filter(({ input }) => input.asksFor === asksFor)
-    for (const item of equal) {
-      this.items.splice(this.items.indexOf(item), 1)
-      this.served.push(...item.input.names)
-    }
-    return equal
   }
 }

@@ -52,25 +52,6 @@ describe("a fair queue", () => {
     assert.deepStrictEqual(queue.take(32), [third])
   })
 
-  it("takes waiting items of a project that ask for the same together, as one", () => {
-    const queue = new FairQueue<Item>()
-    const asking = (label: string, asksFor: number): Item => ({
-      label,
-      input: { projectId: "a", names: [1], asksFor }
-    })
-    const [first, second, third, fourth] = [asking("1", 7), asking("2", 8), asking("3", 7), asking("4", 7)]
-    for (const each of [first, second, third]) queue.add(each)
-    assert.deepStrictEqual(queue.take(1), [first, third])
-    queue.add(fourth)
-    assert.deepStrictEqual(queue.take(1), [])
-    for (const each of [first, third]) queue.done(each)
-    assert.deepStrictEqual(queue.take(1), [second])
-    queue.done(second)
-    assert.deepStrictEqual(queue.take(1), [fourth])
-    queue.done(fourth)
-    assert.isTrue(queue.isEmpty)
-  })
-
   it("is full for the projects that have their share of it, and not for others", () => {
     const queue = new FairQueue<Item>()
     for (let n = 0; n < capacity - 1; n++) queue.add(item("busy", `${n}`))

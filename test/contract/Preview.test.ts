@@ -38,7 +38,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
     }
   })
 
-  it.effect("is one statement of a project at a time, which equal requests share, in turns with others", function* () {
+  it.effect("is one statement of a project at a time, in turns with others", function* () {
     const { seed, send, sql } = yield* TestServer
     const bucket = { limit: 1_000, windowSeconds: 86_400 }
     const busy = yield* seed({
@@ -46,12 +46,10 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
       installations: ["a", "b", "c", "d", "e", "f"].map((id) => ({ ...installation, id }))
     })
     const other = yield* seed(project)
-    const finished: Array<string> = []
     const fibers: Array<Fiber.Fiber<void>> = []
     const ask = Effect.fnUntraced(function* (token: string, id: string) {
       const answer = Effect.map(send({ method: "POST", path: path(id), token }), ({ status }) => {
         assert.strictEqual(status, 200)
-        finished.push(id)
       })
       fibers.push(yield* Effect.forkChild(answer))
     })
@@ -64,7 +62,7 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
     const waiting = Effect.orDie(sql`SELECT FROM pg_locks WHERE NOT granted AND relation = 'staged_contacts'::regclass`)
 
     const { release } = yield* holding(sql, sql`LOCK TABLE staged_contacts IN ACCESS EXCLUSIVE MODE`)
-    for (const ids of [["a"], ["b"], ["c", "d", "e", "f"], ["b", "b"]]) {
+    for (const ids of [["a"], ["b"], ["c", "d", "e", "f"]]) {
       for (const id of ids) yield* ask(busy.token, id)
       yield* untilRows(asked, (count) => count === fibers.length)
     }
@@ -74,8 +72,6 @@ layer(TestServer.layer(), { excludeTestServices: true })("the import preview", (
     yield* untilRows(waiting, ({ length }) => length > 1)
     yield* release
     for (const fiber of fibers) yield* Fiber.join(fiber)
-    // Those that asked last for `b` got the answer of the first.
-    assert.isBelow(finished.lastIndexOf("b"), finished.length - 1, finished.join())
   })
 
   it.effect("waits for no concurrent change and reads committed data", function* () {

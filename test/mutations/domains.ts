@@ -50,7 +50,6 @@ export const domains = [
   evaluation('.replace(/^00/, "+")', ""),
   evaluation("(counts.get(externalField) ?? 0) + 1", "1"),
   evaluation("Object.entries(fields).toSorted(byName)", "Object.entries(fields)"),
-  previews(', asksFor: hashOf("preview", projectId, id)', ""),
   previews('names: [hashOf("preview", projectId)]', "names: []"),
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
   outcomes("Duration.min(delay, longestRetryAfter)", "delay"),

@@ -160,7 +160,6 @@ export const platform = [
     "sql/Batches"
   ),
   batches("if (sent > 0) lastWasOne = sent === 1", "lastWasOne = true", "sql/Batches"),
-  mutating("commands/Grouped.ts", "commands/FairQueue")("input.asksFor === asksFor", "false"),
   mutating("commands/Grouped.ts", "commands/FairQueue")("&& own >= capacity / this.waiting.size", ""),
   mutating("platform/Text.ts", "commands/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("secrets/SealedValues.ts", "cli/secrets")("opened.value.key === 0", "true"),

@@ -55,12 +55,11 @@ interface Asked {
   readonly projectId: ProjectId
   readonly id: InstallationId
   readonly names: ReadonlyArray<number>
-  readonly asksFor: number
 }
 
 /**
  * Makes the function that reads what a preview needs. A preview of many records takes long, so each project has one statement at a
- * time, and projects are served in turn. Requests for one installation that wait share a statement.
+ * time, and projects are served in turn.
  */
 const readsOf = (sql: SqlClient.SqlClient, connections: number) => {
   const ask = makeBatches({
@@ -68,16 +67,13 @@ const readsOf = (sql: SqlClient.SqlClient, connections: number) => {
     maxBatch: 1,
     maxInFlight: connections,
     isEager: false,
-    run: (asked: ReadonlyArray<Asked>) => {
-      const [first] = asked
-      return first === undefined
-        ? Effect.succeed([])
-        : Effect.map(retryContended(find(sql, first.projectId, first.id)), ([found]) => asked.map(() => found))
-    },
+    run: (asked: ReadonlyArray<Asked>) =>
+      Effect.forEach(asked, ({ id, projectId }) =>
+        Effect.map(retryContended(find(sql, projectId, id)), ([found]) => found)
+      ),
     settle: (_, found) => found
   })
-  return (projectId: ProjectId, id: InstallationId) =>
-    ask({ projectId, id, names: [hashOf("preview", projectId)], asksFor: hashOf("preview", projectId, id) })
+  return (projectId: ProjectId, id: InstallationId) => ask({ projectId, id, names: [hashOf("preview", projectId)] })
 }
 
 /** Maximum number of contacts of a preview. One statement compares them all with clients, within its timeout. */
