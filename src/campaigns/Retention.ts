@@ -61,7 +61,10 @@ export const pruneAudiences = (sql: Sql, horizon: Date) => {
     )
     SELECT count(*) = ${most} AS more FROM stopped`
 
-  /** Deletes a batch of recipients of the audiences in `target`. `emptied` has the audiences without recipients. */
+  /**
+   * Deletes a batch of recipients of the audiences in `target`. `emptied` has the audiences without recipients. With NOT EXISTS,
+   * PostgreSQL might read the recipients of all audiences for each of these.
+   */
   const recipients = sql`
     batch AS MATERIALIZED (
       SELECT recipient.* FROM target, LATERAL (
@@ -76,10 +79,10 @@ export const pruneAudiences = (sql: Sql, horizon: Date) => {
         AND campaign_recipients.audience_id = batch.audience_id AND campaign_recipients.position = batch.position
     ),
     emptied AS (
-      SELECT * FROM target WHERE NOT EXISTS (
-        SELECT FROM campaign_recipients AS recipient
-        WHERE recipient.project_id = target.project_id AND recipient.audience_id = target.audience_id
-      )
+      SELECT * FROM target WHERE (
+        SELECT true FROM campaign_recipients AS recipient
+        WHERE recipient.project_id = target.project_id AND recipient.audience_id = target.audience_id LIMIT 1
+      ) IS NULL
     )`
 
   /**

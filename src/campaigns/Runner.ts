@@ -91,7 +91,8 @@ const latest = "6 hours"
  * Starts and completes campaigns, and increments their versions. Returns whether a campaign is running or a recipient is
  * `sending`. The delay of a start counts from the scheduled time, or from the resume if that was later. `updated_at` never
  * decreases, even if the clock of the previous change was ahead. `finished` leaves out a campaign that has changed since the snapshot, which
- * does not show the recipients that an operator retries meanwhile.
+ * does not show the recipients that an operator retries meanwhile. With NOT EXISTS, PostgreSQL might read the recipients of all campaigns
+ * for each campaign (`hasOpen`).
  */
 const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
   WITH due AS MATERIALIZED (
@@ -109,11 +110,11 @@ const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ rea
   ),
   seen AS MATERIALIZED (
     SELECT project_id, id, version FROM campaigns
-    WHERE status = 'running' AND ${isAwake(sql, "project_id")} AND NOT EXISTS (
-      SELECT FROM campaign_recipients AS recipient
+    WHERE status = 'running' AND ${isAwake(sql, "project_id")} AND (
+      SELECT true FROM campaign_recipients AS recipient
       WHERE recipient.project_id = campaigns.project_id AND recipient.audience_id = campaigns.audience_id
-        AND ${isOpen(sql, "recipient.status")}
-    )
+        AND ${isOpen(sql, "recipient.status")} LIMIT 1
+    ) IS NULL
   ),
   finished AS MATERIALIZED (
     SELECT campaigns.project_id, campaigns.id FROM seen

@@ -1,6 +1,7 @@
 /**
- * The plans of the statements on tables in three states: never analyzed, analyzed with one row, and analyzed with a million.
- * A plan depends on the sizes of files and on the catalog alone, so the tables get the sizes of a million rows without the rows.
+ * The plans of the statements on tables in four states: never analyzed, analyzed with one row, analyzed with a million, and analyzed
+ * with a million recipients of a single audience, to which others are added. A plan depends on the sizes of files and on the catalog
+ * alone, so the tables get the sizes of a million rows without the rows.
  */
 import { PgClient } from "@effect/sql-pg"
 import { Effect, Redacted, Schema } from "effect"
@@ -15,16 +16,19 @@ interface State {
   readonly pages?: number
   /** Rows of each table. */
   readonly rows?: number
+  /** The columns of which all rows have the same value. */
+  readonly same: ReadonlyArray<string>
 }
 
 export const states: ReadonlyArray<State> = [
-  { name: "never analyzed", isAnalyzed: false, pages: 1_000 },
-  { name: "one row", isAnalyzed: true, rows: 1 },
-  { name: "a million rows", isAnalyzed: true, pages: 20_000, rows: 1_000_000 }
+  { name: "never analyzed", isAnalyzed: false, pages: 1_000, same: ["project_id"] },
+  { name: "one row", isAnalyzed: true, rows: 1, same: ["project_id"] },
+  { name: "a million rows", isAnalyzed: true, pages: 20_000, rows: 1_000_000, same: ["project_id"] },
+  { name: "one audience", isAnalyzed: true, pages: 20_000, rows: 1_000_000, same: ["project_id", "audience_id"] }
 ]
 
 /** Brings the tables of a database, which hold rows, into a state. Later statements may only be planned. */
-export const prepare = Effect.fnUntraced(function* ({ isAnalyzed, pages, rows }: State) {
+export const prepare = Effect.fnUntraced(function* ({ isAnalyzed, pages, rows, same }: State) {
   const sql = yield* PgClient.PgClient
   const [server] = yield* sql<{ directory: string }>`SELECT current_setting('data_directory') AS directory`
   const tables = yield* sql<{ name: string; isOwned: boolean }>`
@@ -43,10 +47,10 @@ export const prepare = Effect.fnUntraced(function* ({ isAnalyzed, pages, rows }:
   yield* sql`VACUUM ANALYZE`
   // A few rows look as if half of them had a project or status of their own.
   yield* sql`
-    UPDATE pg_statistic SET stadistinct = CASE attname WHEN 'project_id' THEN 1 ELSE 3 END
+    UPDATE pg_statistic SET stadistinct = CASE WHEN attname = ANY(${[...same]}::text[]) THEN 1 ELSE 3 END
     FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
     WHERE starelid = attrelid AND staattnum = attnum AND relnamespace = 'public'::regnamespace
-      AND (attname = 'project_id' OR stadistinct < 0 AND attname !~ '(id|key|position|_at|name)$')`
+      AND (attname = ANY(${[...same]}::text[]) OR stadistinct < 0 AND attname !~ '(id|key|position|_at|name)$')`
   yield* isAnalyzed
     ? sql`
       UPDATE pg_class SET reltuples = ${rows ?? 0}, relpages = ${pages ?? 1}
