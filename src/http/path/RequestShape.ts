@@ -47,11 +47,12 @@ export const shape = Layer.succeed(RequestShape, (operation, { endpoint }) => {
   if (endpoint.payload.size > 0) return operation
   const checked = checking(endpoint)
   return Effect.withFiber((fiber) => {
-    if (fiber.getRef(GivenParts) !== undefined) return checked(operation, partsOf(fiber, endpoint, undefined))
+    const given = fiber.getRef(GivenParts)
+    if (given !== undefined) return checked(operation, given)
     const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
     if (endpoint.headers !== undefined) setHeaders(request)
     return Effect.flatMapEager(hasBody(NodeHttpServerRequest.toIncomingMessage(request)), (sent) =>
-      checked(operation, partsOf(fiber, endpoint, undefined, sent))
+      checked(operation, partsOf(fiber, undefined, sent))
     )
   })
 })
@@ -69,7 +70,7 @@ export const body = Layer.succeed(JsonBody, (operation, { endpoint }) => {
     setHeaders(request)
     return Effect.flatMapEager(readBody(request, fiber.getRef(CurrentRequest), limits), ({ text, value }) => {
       setText(request, text)
-      return checked(operation, partsOf(fiber, endpoint, checkBody(value, limits)))
+      return checked(operation, partsOf(fiber, checkBody(value, limits)))
     })
   })
 })
@@ -108,22 +109,13 @@ const checking = (endpoint: HttpApiEndpoint.Top) => {
   }
 }
 
-const partsOf = (
-  fiber: Fiber.Fiber<unknown, unknown>,
-  endpoint: HttpApiEndpoint.Top,
-  body: Body | undefined,
-  hasSurplusBody = false
-): Parts => {
-  const given = fiber.getRef(GivenParts)
-  if (given !== undefined) return given
+const partsOf = (fiber: Fiber.Fiber<unknown, unknown>, body: Body | undefined, hasSurplusBody = false): Parts => {
   const { params } = Context.getUnsafe(fiber.context, HttpRouter.RouteContext)
   const query = Context.getUnsafe(fiber.context, HttpServerRequest.ParsedSearchParams)
   const request = Context.getUnsafe(fiber.context, HttpServerRequest.HttpServerRequest)
-  const incoming = NodeHttpServerRequest.toIncomingMessage(request)
-  const { headers } = incoming
+  const { headers } = NodeHttpServerRequest.toIncomingMessage(request)
   const faults = concatenate(
     request.url.includes("%") ? [...unsafeValues("path", params), ...unsafeValues("query", query)] : none,
-    endpoint.headers === undefined ? none : repeatedKey(incoming),
     hasSurplusBody ? [unexpectedBody] : none
   )
   return { params, query, headers, body, faults }
@@ -144,13 +136,6 @@ const unsafeValues = (slot: "path" | "query", values: Readonly<Record<string, un
     .map(([name]) => [isUnsafe(name) ? slot : `${slot}/${JsonPointer.escapeToken(name)}`, unsafeMessage])
 
 type Incoming = ReturnType<typeof NodeHttpServerRequest.toIncomingMessage>
-
-/** Reports an `idempotency-key` that was sent more than once. Node joins the values by ", ", so the decoder sees one value. */
-const repeatedKey = ({ headers, rawHeaders }: Incoming): ReadonlyArray<LocatedFault> =>
-  headers["idempotency-key"]?.includes(", ") === true &&
-  rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "idempotency-key").length > 1
-    ? [["header/idempotency-key", "must not be repeated"]]
-    : none
 
 /** Whether a request has a body. Zero bytes in chunked coding are none (RFC 9112, section 6.3), so their end is awaited. */
 const hasBody = (message: Incoming): Effect.Effect<boolean> => {
