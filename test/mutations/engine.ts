@@ -69,10 +69,7 @@ export const engine = [
   recording("(webhooks.version = endpoint.version OR NOT enabled)::int AS is_current", "1 AS is_current"),
   recording("is_current = 0 AND given_move", "false AND given_move"),
   recording("greatest(retry_in, is_current * rest_for)", "greatest(retry_in, rest_for)"),
-  recording(
-    "CASE WHEN ok THEN failed_at ELSE coalesce(failing_since, failed_at) END",
-    "coalesce(failing_since, failed_at)"
-  ),
+  recording("CASE WHEN NOT ok THEN coalesce(failing_since, failed_at) END", "coalesce(failing_since, failed_at)"),
   disabling("yield* countDisabled(reason)", ""),
   mutating("integrations/deliveries/DeliveryMetrics.ts", "integrations/deliveries/DeliverCost")(
     "snapshots?.seconds ?? 0",

@@ -117,9 +117,9 @@ interface Recorded extends Endpoint {
  *
  * `replayed` marks the dead deliveries of an event that a replay has delivered.
  *
- * `freed` sums up the recorded results of each endpoint. `health` adds the sums to the row of the endpoint. It parks the
- * endpoint (pauses attempts) after `failuresToPark` failures in a row, and again after each failed probe, which is an attempt
- * after the pause.
+ * `freed` sums up the recorded results of each endpoint. `health` adds the sums to the row of the endpoint, or clears its failures
+ * if one of the results is a success. It parks the endpoint (pauses attempts) after `failuresToPark` failures in a row, and again
+ * after each failed probe, which is an attempt after the pause.
  */
 export const record = (
   sql: SqlClient.SqlClient,
@@ -181,7 +181,7 @@ export const record = (
   freed AS MATERIALIZED (
     SELECT project_id, installation_id, count(*)::int AS leases, bool_or(ok) AS ok, coalesce(sum(strikes), 0)::int AS strikes,
       count(*) FILTER (WHERE strikes > 0)::int AS failures, min(available_at) AS due_at, max(jitter) AS jitter,
-      CASE WHEN sum(strikes) > 0 THEN now() END AS failed_at, min(failed_place) AS failed_place,
+      CASE WHEN sum(strikes) > 0 THEN now() END AS failed_at, max(failed_place) AS failed_place,
       now() + nullif(max(rest_for), 0) * interval '1 millisecond' AS rest_until
     FROM recorded GROUP BY project_id, installation_id
   ),
@@ -265,22 +265,23 @@ const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: nu
       worker_id = CASE WHEN health.in_flight > leases THEN worker_id END,
       next_due_at = least(next_due_at, due_at),
       saturated = health.in_flight - leases >= CASE
-        WHEN CASE WHEN ok THEN 0 ELSE health.strikes END + freed.strikes >= 3 THEN 1 ELSE ${concurrency}::int
+        WHEN NOT ok AND health.strikes + freed.strikes >= 3 THEN 1 ELSE ${concurrency}::int
       END,
       resting_until = greatest(resting_until, rest_until),
       last_success_at = CASE WHEN ok THEN now() ELSE last_success_at END,
       last_failure = coalesce((${others.map(failureOf)}::text[])[failed_place]::json, last_failure),
-      strikes = CASE WHEN ok THEN 0 ELSE health.strikes END + freed.strikes,
-      failures = CASE WHEN ok THEN 0 ELSE health.failures END + freed.failures,
-      failing_since = CASE WHEN ok THEN failed_at ELSE coalesce(failing_since, failed_at) END,
+      strikes = CASE WHEN ok THEN 0 ELSE health.strikes + freed.strikes END,
+      failures = CASE WHEN ok THEN 0 ELSE health.failures + freed.failures END,
+      failing_since = CASE WHEN NOT ok THEN coalesce(failing_since, failed_at) END,
       failed_probes = CASE
         WHEN ok THEN 0
         ELSE health.failed_probes + (failed_at IS NOT NULL AND coalesce(parked_until <= now(), false))::int
       END,
       parked_until = CASE
-        WHEN failed_at IS NULL THEN CASE WHEN NOT ok THEN parked_until END
-        WHEN ok OR parked_until IS NULL THEN CASE
-          WHEN CASE WHEN ok THEN 0 ELSE health.failures END + freed.failures >= ${failuresToPark}::int
+        WHEN ok THEN NULL
+        WHEN failed_at IS NULL THEN parked_until
+        WHEN parked_until IS NULL THEN CASE
+          WHEN health.failures + freed.failures >= ${failuresToPark}::int
             THEN now() + jitter * ${firstPause}::float8 * interval '1 millisecond'
         END
         WHEN parked_until <= now() THEN now() + jitter * interval '1 millisecond'

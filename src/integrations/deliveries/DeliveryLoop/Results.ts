@@ -88,35 +88,28 @@ export const make = (): Results => {
  *
  * - `endpoints` has each endpoint once, with the latest version of its webhook.
  * - `others` has all results except successes with the latest version. `counts` is false for a result of an earlier version: it does not
- *   change the health of the endpoint. A failure has no strikes if a later result of its endpoint is a success.
+ *   change the health of the endpoint.
  * - `places` has, for each result, its place in `others`, starting at 1; 0 if it is not in `others`.
  * - `at` has, for each result, the place of its endpoint in `endpoints`, starting at 1.
  */
 export const separate = (results: ReadonlyArray<Result>) => {
-  const endpoints = new Map<string, Endpoint & { readonly at: number; version: number; succeeded: boolean }>()
+  const endpoints = new Map<string, Endpoint & { readonly at: number; version: number }>()
   const found = results.map((result) => {
     const key = keyOf(result)
     let endpoint = endpoints.get(key)
     if (endpoint === undefined) {
       const { installationId, projectId, version } = result
-      endpoint = { projectId, installationId, at: endpoints.size + 1, version, succeeded: false }
+      endpoint = { projectId, installationId, at: endpoints.size + 1, version }
       endpoints.set(key, endpoint)
     }
     endpoint.version = Math.max(endpoint.version, result.version)
     return { result, endpoint }
   })
   const others: Array<Result & { readonly counts: boolean }> = []
-  const places = found
-    .toReversed()
-    .map(({ endpoint, result }) => {
-      const counts = result.version === endpoint.version
-      if (counts && result.on === "succeeded") {
-        endpoint.succeeded = true
-        return 0
-      }
-      return others.push({ ...result, counts, strikes: endpoint.succeeded ? 0 : result.strikes })
-    })
-    .toReversed()
+  const places = found.map(({ endpoint, result }) => {
+    const counts = result.version === endpoint.version
+    return counts && result.on === "succeeded" ? 0 : others.push({ ...result, counts })
+  })
   return { endpoints: [...endpoints.values()], others, places, at: found.map(({ endpoint }) => endpoint.at) }
 }
 export type Separated = ReturnType<typeof separate>
