@@ -15,6 +15,22 @@ const hour = 3_600_000
 /** Number of attempts of a message (contract §8). */
 const maxAttempts = 5
 
+/** Gives the campaign of a project a copy with recipients of its own. */
+const copyCampaign = Effect.fnUntraced(function* (
+  { projectId, sql }: Effect.Success<ReturnType<typeof campaignOf>>,
+  n: number
+) {
+  for (const [table, ids] of [
+    ["audiences", { id: `aud${n}` }],
+    ["campaign_recipients", { audience_id: `aud${n}` }],
+    ["campaigns", { id: `cmp${n}`, audience_id: `aud${n}` }]
+  ] as const) {
+    yield* Effect.orDie(sql`
+      INSERT INTO ${sql(table)} SELECT (jsonb_populate_record(${sql(table)}, ${JSON.stringify(ids)}::jsonb)).*
+      FROM ${sql(table)} WHERE project_id = ${projectId} AND ${table === "campaign_recipients" ? sql`audience_id` : sql`id`} IN ('aud', 'cmp')`)
+  }
+})
+
 layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running campaign", (it) => {
   it.effect("releases a recipient to no other worker until its lease has ended", function* () {
     const { claimed, claims, reclaim, recipientState } = yield* scene()
@@ -188,15 +204,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
     const { sql } = server
     yield* cancelAll(server)
     const busy = yield* campaignOf(server, { recipients: 2, primary: nowhere })
-    for (const [table, ids] of [
-      ["audiences", { id: "aud2" }],
-      ["campaign_recipients", { audience_id: "aud2" }],
-      ["campaigns", { id: "cmp2", audience_id: "aud2" }]
-    ] as const) {
-      yield* sql`
-        INSERT INTO ${sql(table)} SELECT (jsonb_populate_record(${sql(table)}, ${JSON.stringify(ids)}::jsonb)).*
-        FROM ${sql(table)} WHERE project_id = ${busy.projectId}`
-    }
+    yield* copyCampaign(busy, 2)
     const now = Date.now()
     const { projectId } = yield* campaignOf(server, { recipients: 2, primary: nowhere })
     yield* sql`UPDATE campaigns SET next_send_at = ${new Date(now - 1)} WHERE project_id = ${projectId}`
@@ -206,6 +214,28 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
       projectId
     )
   })
+
+  it.effect(
+    "is examined for at most 5,000 recipients a release together with all others, of which each project has a share",
+    function* () {
+      const server = yield* TestServer
+      yield* cancelAll(server)
+      const busy = yield* campaignOf(server, { recipients: 700, primary: nowhere })
+      for (let n = 2; n <= 20; n++) yield* copyCampaign(busy, n)
+      const other = yield* campaignOf(server, { recipients: 700, primary: nowhere })
+      // All are skipped, and so are counted.
+      yield* Effect.orDie(server.sql`UPDATE clients SET marketing_consent = false`)
+      const now = Date.now()
+      yield* releasedBy(server.sql, termsOf(server.sql, now, now + 10_000, 512))
+      const skippedIn = (projectId: string) =>
+        Effect.map(
+          Effect.orDie(server.sql`
+            SELECT FROM campaign_recipients WHERE project_id = ${projectId} AND status = 'skipped'`),
+          (rows) => rows.length
+        )
+      assert.deepStrictEqual([yield* skippedIn(busy.projectId), yield* skippedIn(other.projectId)], [2_500, 612])
+    }
+  )
 })
 
 const sendsPerMinute = 600

@@ -96,8 +96,13 @@ export const domains = [
     "const perChannel = 64"
   ),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")(
-    "LIMIT paced.quota + ${maxSkipped}::int",
+    "LIMIT least(paced.quota + ${maxSkipped}::int, paced.share)",
     "LIMIT paced.quota + ${maxSkipped}::int FOR NO KEY UPDATE"
+  ),
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")(", paced.share)", ", 100_000)"),
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")(
+    "/ (SELECT count(DISTINCT project_id) FROM campaign)",
+    ""
   ),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("ORDER BY turn, ", "ORDER BY "),
   mutating("messaging/Messages/Record.ts", "campaigns/Runner.states")("number - 1 - earlier", "number - 1"),

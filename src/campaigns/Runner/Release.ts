@@ -1,9 +1,8 @@
 /**
- * Releases recipients at the pace of the campaign. Each gets a message with a leased attempt, or its waiting message gets the
- * next attempt. One statement locks a campaign, and releases its sends that are due now or in a moment, evenly spaced. It also
- * advances the time of the next send. Meanwhile other processes skip the locked campaign, so all processes together keep its
- * pace. The id of a message derives from recipient and route, so a recipient has at most one message on each route, and one more
- * after each retry by an operator.
+ * Releases recipients at the pace of the campaign. Each gets a message with a leased attempt, or its waiting message gets the next attempt.
+ * One statement locks a campaign, and releases its sends that are due now or in a moment, evenly spaced. It also advances the time of the
+ * next send. Meanwhile other processes skip the locked campaign, so all processes together keep its pace. The id of a message derives from
+ * recipient and route, so a recipient has at most one message on each route, and one more after each retry by an operator.
  *
  * Each row is locked with SKIP LOCKED before it is changed, so the statement waits for no other.
  */
@@ -106,9 +105,8 @@ const statementOf = (sql: Sql, terms: Terms) => sql<Row>`
   ORDER BY send_at`
 
 /**
- * The recipients that fit the limits, with the time of each send. The limits are the quota of the campaign, then the permits of
- * the channel. Projects with fewer attempts in flight come first. `turn` counts only recipients with a permit, so that a channel
- * without permits does not slow the pace.
+ * The recipients that fit the limits, with the time of each send. The limits are the quota of the campaign, then the permits of the channel.
+ * Projects with fewer attempts in flight come first. `turn` counts only recipients with a permit: others do not slow the pace.
  */
 const chosen = (sql: Sql, limits: Limits) => sql`
   ranked AS (
@@ -167,19 +165,16 @@ const moving = (sql: Sql) => sql`
     FOR NO KEY UPDATE OF recipient SKIP LOCKED
   )`
 
-/** Number of recipients that are examined beyond the campaign's quota of sends, because some are skipped. */
-const maxSkipped = 100
+/** Maximum numbers of recipients of each kind (`candidates`) that are examined: beyond a campaign's quota, as some are skipped, and in all. */
+const [maxSkipped, maxExamined] = [100, 5_000]
 
-/**
- * The first recipients of each campaign, in the order of the index `campaign_recipients_open`. They are not locked here: `moving`
- * locks the recipients that move.
- */
+/** The first recipients of each campaign, in the order of the index `campaign_recipients_open`. `moving` locks those that move. */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   SELECT paced.*, recipient.* FROM paced, LATERAL (
     SELECT position, client_id, route AS last_route, provider_type AS last_provider, message_id AS last_message,
       attempts, in_doubt, available_at, retries
     FROM ${openRecipients(sql, "paced", isDue)}
-    ORDER BY available_at, position LIMIT paced.quota + ${maxSkipped}::int
+    ORDER BY available_at, position LIMIT least(paced.quota + ${maxSkipped}::int, paced.share)
   ) recipient`
 
 /** `again`: recipients whose `available_at` has passed. `fresh`: recipients whose route was not tried yet. */
@@ -247,11 +242,12 @@ const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id")
   )`
 
 /**
- * Locks running campaigns whose next send is due before `until`. The lock lets only one process at a time set the time of a
- * campaign's next send. At most `limits.free` campaigns are locked. A campaign without a due recipient, or without a channel
- * with a free permit, would use up one of these places, so it is left out. It is not locked either, as a lock is a write. Projects
- * take turns, so that campaigns that stay due for long, on a busy channel, do not always come first. `quota` is the number of
- * evenly spaced sends before `until`. Missed sends are not made up for.
+ * Locks running campaigns whose next send is due before `until`. The lock lets only one process at a time set the time of a campaign's next
+ * send. At most `limits.free` campaigns are locked. A campaign without a due recipient, or without a channel with a free permit, would use
+ * up one of these places, so it is left out. It is not locked either, as a lock is a write. Projects take turns, so that campaigns that
+ * stay due for long, on a busy channel, do not always come first. `quota` is the number of evenly spaced sends before `until`, as far as
+ * permits are free. Missed sends are not made up for. `share` is the campaign's share of the recipients that may be examined: the projects
+ * have equal shares, and so have the campaigns of a project.
  */
 const pacedCampaigns = (sql: Sql, { limits, now, passed, until }: Terms) => sql`
   blocked_channel AS MATERIALIZED (
@@ -293,7 +289,11 @@ const pacedCampaigns = (sql: Sql, { limits, now, passed, until }: Terms) => sql`
   ),
   paced AS MATERIALIZED (
     SELECT campaign.*,
-      floor(extract(epoch FROM ${until} - first_at) / extract(epoch FROM gap))::int + 1 AS quota,
+      least(floor(extract(epoch FROM ${until} - first_at) / extract(epoch FROM gap))::int + 1, ${limits.free}::int) AS quota,
+      greatest(1, ${maxExamined}::int / (SELECT count(DISTINCT project_id) FROM campaign)
+        / count(*) OVER (PARTITION BY campaign.project_id)) AS share,
       CASE filter ->> 'contactStatus' WHEN 'active' THEN '-infinity' ELSE audiences.created_at END AS frozen_at
-    FROM campaign JOIN audiences ON audiences.project_id = campaign.project_id AND audiences.id = campaign.audience_id
+    FROM campaign, LATERAL (
+      SELECT filter, created_at FROM audiences WHERE project_id = campaign.project_id AND id = campaign.audience_id OFFSET 0
+    ) AS audiences
   )`
