@@ -97,8 +97,11 @@ export class MisdirectedRequest extends problem<MisdirectedRequest>()("misdirect
 export class RateLimitExceeded extends problem<RateLimitExceeded>()("rate_limit_exceeded", 429, {
   title: "The project has sent too many requests.",
   remedy: "Nothing happened. Wait `Retry-After` seconds, then send the request again with the same key.",
-  detail: (policy: Policy, { limit, windowSeconds }: { readonly limit: number; readonly windowSeconds: number }) =>
-    `The policy "${policy}" allows ${limit} requests per ${windowSeconds} s. Send it again after the seconds of Retry-After.`
+  detail: (
+    policy: Policy,
+    { limit, windowSeconds }: { readonly limit: number; readonly windowSeconds: number },
+    seconds = "1"
+  ) => `The policy "${policy}" allows ${limit} requests per ${windowSeconds} s. Send it again after ${seconds} s.`
 }) {}
 export class HeadersTooLarge extends problem<HeadersTooLarge>()("headers_too_large", 431, {
   title: "The request's header section is too large.",
@@ -117,5 +120,5 @@ export class RateLimiterUnavailable extends problem<RateLimiterUnavailable>()("r
 export class ServiceUnavailable extends problem<ServiceUnavailable>()("service_unavailable", 503, {
   title: "The service is not available right now.",
   remedy: "Wait `Retry-After` seconds, then send the request again with the same key. It has at most one effect.",
-  detail: "The database does not answer. Send the request again."
+  detail: "The database did not answer in time. Send the request again."
 }) {}

@@ -129,7 +129,8 @@ layer(World.layer, { excludeTestServices: true })("every operation", (it) => {
     const other = yield* issue(projectId)
     const test = Effect.fnUntraced(function* (change: Change) {
       const answer = yield* send(requestOf(sample, change === missing[0] ? other : token, change))
-      problemOf(answer, 429, "rate_limit_exceeded")
+      const { detail } = problemOf(answer, 429, "rate_limit_exceeded")
+      assert.match(String(detail), new RegExp(` after ${answer.headers["retry-after"]} s\\.$`))
       assert.strictEqual(remainingOf(answer, sample.policy), 0)
       assert.match(String(answer.headers["retry-after"]), /^[1-9][0-9]*$/)
       assert.strictEqual(answer.headers["ratelimit-policy"], `"${sample.policy}";q=1;w=360000`)

@@ -114,7 +114,7 @@ export const makeThrottle = Effect.gen(function* () {
         count(policy, decision.allowed ? "allowed" : "refused")
         setHeaders(request.headers, bucket, decision)
         if (decision.allowed) return Effect.void
-        const detail = RateLimitExceeded.detail(policy, bucket)
+        const detail = RateLimitExceeded.detail(policy, bucket, request.headers["retry-after"])
         return Effect.fail(new RateLimitExceeded({ detail }))
       })
     )
