@@ -196,6 +196,19 @@ layer(services)("an apply", (it) => {
     yield* sql`DROP ROLE applies`
   })
 
+  it.effect("replaces the rate limits of a project as a whole, and keeps them if it has none", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [read, write] = [{ read: { limit: 5_000, windowSeconds: 60 } }, { write: { limit: 900, windowSeconds: 60 } }]
+    const applied = function* (rateLimits?: object) {
+      yield* applyProject(JSON.stringify({ project: { id: "limits", name: "Limits", rateLimits } }))
+      const [row] = yield* sql`SELECT rate_limits AS limits FROM projects WHERE project_id = 'limits'`
+      return row
+    }
+    assert.deepStrictEqual(yield* applied(read), { limits: read })
+    assert.deepStrictEqual(yield* applied(write), { limits: write })
+    assert.deepStrictEqual(yield* applied(), { limits: write })
+  })
+
   it.effect("gives a project without a default pipeline its only one, which it keeps", function* () {
     const sql = yield* SqlClient.SqlClient
     const pipeline = (id: string) => ({ id, name: id, stages: [{ id: `${id}-new`, name: "New" }] })
