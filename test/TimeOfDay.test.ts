@@ -37,6 +37,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "outbound/Connections.ts": [1, "by the clock whose time of day is monotonic"],
   "outbox/Outbox.ts": [1, "stored"],
   "telemetry/Telemetry.ts": [1, "the start and end of spans"],
+  "work/Worker.ts": [1, "compared with the clock of the database, to report the difference"],
   "webhooks.ts": [1, "compared with the time of a signature"]
 }
 

@@ -6,6 +6,9 @@ import { faultsOf } from "../api/schema/Faults.ts"
 import { Instant } from "../api/schema/Fields.ts"
 import { type makeSessions, type Session, signInPath } from "../http/auth/OperatorSessions.ts"
 import { newOnce } from "../operators/Operated.ts"
+import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { cli } from "../platform/Text.ts"
+import { reasonOf } from "../sql/Database.ts"
 import type { Action } from "../project/Action.ts"
 import { type ActionName, actions } from "../project/Actions.ts"
 import { action as submit, block, html, instantOf } from "./Html.ts"
@@ -16,7 +19,10 @@ export const errorPage = (title: string, message: string, status: number, sessio
   pageResponse({ title, session }, [html`<p>${message}</p>`], status)
 
 export const unavailable = (session?: Session) => (problem: ServiceUnavailable) =>
-  errorPage("Not available", problem.detail ?? "", 503, session)
+  Effect.flatMap(CurrentRequest, ({ outage }) => {
+    const reason = outage === undefined ? (problem.detail ?? "") : `The database can't be used: ${reasonOf(outage)}.`
+    return errorPage("Not available", `${reason} To find out more, run \`${cli} doctor\`.`, 503, session)
+  })
 
 export const foreignForm = (session: Session) =>
   errorPage("Not done", "The form belongs to another session, or is incomplete. Go back and try again.", 403, session)

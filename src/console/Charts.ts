@@ -43,7 +43,6 @@ export const attemptCharts = Effect.fnUntraced(function* (
 
 const width = 560
 const height = 180
-/** Room for the labels, whose text is larger on a phone. */
 const margin = { top: 10, right: 26, bottom: 30, left: 64 }
 
 const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minutes: number): Html => {
@@ -87,7 +86,7 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
       ${figure(
         `Attempts: ${grouped(delivered)} delivered, ${grouped(failed)} failed`,
         { bar: "delivered", lost: "failed" },
-        [axes(x, attempts, compact), bars]
+        [axes(x, attempts, (value) => value.toLocaleString("en", { notation: "compact" })), bars]
       )}
       ${figure("Duration of attempts", { line: "median", high: "95th percentile" }, [
         axes(x, millis, shownMillis),
@@ -113,8 +112,6 @@ const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minute
 }
 
 const grouped = (value: number) => value.toLocaleString("en")
-
-const compact = (value: number) => value.toLocaleString("en", { notation: "compact" })
 
 const tenth = (value: number) => Math.round(value * 10) / 10
 

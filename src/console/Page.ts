@@ -11,7 +11,6 @@ import { Settings } from "../platform/Settings.ts"
 import type { Session } from "../http/auth/OperatorSessions.ts"
 import {
   action,
-  type Cell,
   type Columns,
   hiddenFields,
   href,
@@ -221,7 +220,7 @@ export const historyPage = (kind: Kind, { id, projectId: project }: RecordName) 
   href("/console/history", { project, kind, id })
 
 /** The id of a record, or its name, as a link to its page. */
-export const recordLink = (kind: Kind, projectId: string, id: string | null, name: Cell = idOf(id)) =>
+export const recordLink = (kind: Kind, projectId: string, id: string | null, name = idOf(id)) =>
   id === null ? null : html`<a href="${recordPage(kind, { projectId, id })}">${name}</a>`
 
 export const historyLink = (kind: Kind, record: RecordName) =>

@@ -40,7 +40,7 @@ th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; pa
 svg { width: 35rem; max-width: 100%; height: auto; background: var(--shade); border: 1px solid var(--line); }
 svg .bar, .key.bar { fill: var(--good); background: var(--good); } svg .lost, .key.lost { fill: var(--bad); background: var(--bad); }
 svg path { fill: none; stroke-width: 2; } svg .line { stroke: var(--link); } svg .high { stroke: var(--busy); }
-svg circle.line { fill: var(--link); } svg circle.high { fill: var(--busy); } .key.line { background: var(--link); } .key.high { background: var(--busy); } .legend > span, progress + span { white-space: nowrap; } label small { display: block; }
+svg circle.line { fill: var(--link); } svg circle.high { fill: var(--busy); } .key.line { background: var(--link); } .key.high { background: var(--busy); } .legend > span, progress + span { white-space: nowrap; }
 .key { display: inline-block; width: .7rem; height: .7rem; border-radius: 2px; margin-left: .6rem; }
 svg .grid { stroke: var(--line); } svg text { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; } .links { display: flex; flex-wrap: wrap; gap: .3rem .8rem; } details { margin: .5rem 0; }
 @media (max-width: 600px) {
@@ -52,7 +52,6 @@ svg .grid { stroke: var(--line); } svg text { fill: var(--soft); font-size: 11px
   nav { column-gap: .7rem; } svg text { font-size: 16px; } dl { grid-template-columns: 1fr 1fr; column-gap: .6rem; }
   nav form[role=search] { order: 1; width: 100%; } nav form[role=search] input { flex: 1; min-width: 0; }
   nav form:not([role=search]) { margin-left: auto; }
-  td[data-name=""]::before { content: none; }
 }
 @media print { header nav, form, .links, .skip { display: none; } a { color: inherit; } }
 `

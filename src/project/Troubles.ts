@@ -64,6 +64,14 @@ export const troublesOf = (state: State): ReadonlyArray<Trouble> => {
       what: plural(hung.length, "worker hangs", "workers hang"),
       advice: `Restart ${hung.map(({ host, id }) => `${id} on ${host}`).join(", ")}: it gives no sign.`
     }),
+    ...workers.flatMap(({ aheadSeconds, id }) =>
+      when(Math.abs(aheadSeconds) > 5, {
+        check: "workers",
+        status: "warning",
+        what: `the clock of worker ${id} is ${duration(Math.abs(aheadSeconds))} ${aheadSeconds > 0 ? "ahead of" : "behind"} the database's`,
+        advice: "Synchronize both clocks (NTP)."
+      })
+    ),
     ...when(behind > 0, {
       check: "workers",
       status: "warning",

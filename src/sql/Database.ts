@@ -51,6 +51,9 @@ export const isUnavailable = ({ reason }: SqlError.SqlError) =>
 
 export const isDiskFull = ({ reason }: SqlError.SqlError) => codeOf(reason) === "53100"
 
+/** When a statement of this process last failed because the disk was full, in milliseconds of `performance.now()`. */
+export const diskFull = { at: -Infinity }
+
 const codeOf = ({ cause }: SqlError.SqlError["reason"]) =>
   Predicate.hasProperty(cause, "code") ? String(cause.code) : ""
 
@@ -120,6 +123,7 @@ export const retryContended = <A, R>(
 const failOrDie = (error: SqlError.SqlError): Effect.Effect<never, ServiceUnavailable> =>
   isUnavailable(error) || error.reason.operation === "connect"
     ? Effect.flatMap(CurrentRequest, (current) => {
+        if (isDiskFull(error)) diskFull.at = performance.now()
         const failed = Effect.fail(unavailable())
         if (current.arrivedAt === undefined) {
           return Effect.andThen(logOften("The database can't be used", error), failed)

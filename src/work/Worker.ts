@@ -92,8 +92,13 @@ const liveIds = (sql: SqlClient.SqlClient) => sql`
   WHERE locktype = 'advisory' AND objsubid = 2 AND granted
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-/** What the session of a worker is called: its role, its version, and the name of its host. PostgreSQL keeps 63 bytes. */
-const sessionNameOf = (role: Role) => `developer-api worker ${role} ${manifest.version} ${hostname()}`.slice(0, 63)
+/** Names the session of a worker, for `listWorkers`. PostgreSQL keeps 63 bytes of the name. */
+const nameSession = (sql: SqlClient.SqlClient, role: Role) =>
+  Effect.flatMap(Clock.currentTimeMillis, (now) => {
+    const ahead = sql`nullif(round(${now}::float8 / 1000 - extract(epoch FROM clock_timestamp())::float8)::bigint, 0)`
+    const rest = ` worker ${role} ${manifest.version} ${hostname()}`
+    return sql`SELECT set_config('application_name', concat('developer-api', ${ahead}, ${rest}::text), false)`
+  })
 
 interface LiveWorker {
   readonly id: string
@@ -101,6 +106,8 @@ interface LiveWorker {
   readonly version: string
   readonly host: string
   readonly startedAt: Date
+  /** The clock of its host minus the database's. */
+  readonly aheadSeconds: number
   /** Seconds since the last heartbeat, which each live worker sends every `heartbeatEvery`. */
   readonly silentSeconds: number
   readonly isHung: boolean
@@ -110,6 +117,7 @@ interface LiveWorker {
 export const listWorkers = (sql: SqlClient.SqlClient) => sql<LiveWorker>`
   SELECT to_hex(id) AS id, coalesce(word[3], 'unknown') AS role, coalesce(word[4], 'unknown') AS version,
     coalesce(word[5], 'unknown') AS host, "startedAt", "silentSeconds",
+    coalesce(substring(word[1] FROM '^developer-api(-?[0-9]+)$')::float8, 0) AS "aheadSeconds",
     "silentSeconds" > ${Duration.toSeconds(stalledAfter)}::float8 AS "isHung"
   FROM (
     -- A session that was lost may hold the lock beside the one that replaced it.
@@ -147,9 +155,8 @@ const make = Effect.fnUntraced(function* (role: Role) {
   const session = Effect.fnUntraced(function* (progress: Effect.Effect<void>) {
     const client = Context.get(yield* Layer.build(Layer.fresh(clients.worker)), PgClient.PgClient)
     const [high, low] = [Number(id >> 32n), Number(BigInt.asIntN(32, id))]
-    yield* client`
-      SELECT pg_advisory_lock_shared(${high}::int, ${low}::int), set_config('application_name', ${sessionNameOf(role)}, false)`
-    const beat = Effect.andThen(heartbeat(client), heartbeat(claims))
+    yield* client`SELECT pg_advisory_lock_shared(${high}::int, ${low}::int)`
+    const beat = Effect.all([nameSession(client, role), heartbeat(client), heartbeat(claims)])
     yield* beat
     aliveSince = monotonicMillis(clock)
     yield* started.open

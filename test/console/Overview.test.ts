@@ -1,6 +1,7 @@
 /** The overview with one of each failure on it: every number is compared with a count of the database of its own. */
 import { assert, layer, providing } from "../support/Vitest.ts"
 import { Effect, Layer } from "effect"
+import { diskFull } from "../../src/sql/Database.ts"
 import { holding } from "../support/Locks.ts"
 import { open } from "../integrations/deliveries/Deliveries.support.ts"
 import { untilRows } from "../support/Waiting.ts"
@@ -259,6 +260,29 @@ layer(server, { excludeTestServices: true })("the overview", (it) => {
     assert.deepStrictEqual([...tables.keys()], [], "a table that is compared with nothing")
     yield* lock.release
   })
+})
+
+providing(Layer.empty)("the overview says that the disk is full, as soon as a write was refused for it", function* () {
+  const server = yield* startConsole()
+  const { token } = yield* open(server)
+  const { get } = yield* sessionOf(server)
+  const said = "The disk of the database is full: writes fail"
+  assert.notInclude((yield* get("/console")).text, said)
+  yield* Effect.orDie(server.sql`
+    CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$`)
+  yield* Effect.orDie(server.sql`CREATE TRIGGER no_room BEFORE INSERT ON clients EXECUTE FUNCTION no_room()`)
+  const { status } = yield* server.send({
+    method: "POST",
+    path: "/api/v1/developer/crm/clients",
+    token,
+    json: { displayName: "Nobody" },
+    headers: { "idempotency-key": "no-room-left" }
+  })
+  assert.strictEqual(status, 503)
+  assert.include((yield* get("/console")).text, `>${said}; nothing is overdue.`)
+  // Other tests run in this process.
+  diskFull.at = -Infinity
 })
 
 providing(Layer.empty)("the overview says that Redis does not answer", function* () {

@@ -1,6 +1,8 @@
 /** A replica whose clock is ahead: leases and due times use the database's clock, which all replicas share. */
 import { assert } from "@effect/vitest"
+import { Effect } from "effect"
 import { describe, it } from "vitest"
+import { run } from "../cli/Cli.support.ts"
 import { settings, slowly, status } from "../integrations/deliveries/Deliveries.support.ts"
 import { eventually, untilNoneLeft } from "../support/Waiting.ts"
 import { startService } from "../support/Process.ts"
@@ -45,6 +47,17 @@ describe("a replica whose clock is 30 s ahead", () => {
       []
     )
     assert.strictEqual(await shop.inState("delivered"), 20)
+  })
+
+  it("is named by doctor with what its clock is ahead, as it signs webhooks by it", async () => {
+    await startAhead("worker", {})
+    await eventually(async () => {
+      const { stdout } = await Effect.runPromise(run(["doctor"], { env: serviceEnv(databaseUrl) }))
+      assert.match(
+        stdout,
+        /^warning  workers .*; the clock of worker [0-9a-f]{16} is 30 seconds ahead of the database's; .*\n +Synchronize/m
+      )
+    })
   })
 
   it("lets a replaced secret sign for the overlap by the database's clock", async () => {

@@ -5,6 +5,7 @@ import { beforeAll, describe, it } from "vitest"
 import { chmod, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
 import { requestOf } from "../contract/Requests.ts"
+import { run } from "../cli/Cli.support.ts"
 import type { Sample } from "../contract/Sample.ts"
 import { samples, World } from "../contract/Samples.ts"
 import { ok, settings } from "../integrations/deliveries/Deliveries.support.ts"
@@ -163,10 +164,34 @@ describe("a service behind PgBouncer in transaction mode", () => {
     assert.strictEqual((await send(`${api.url}/readyz`)).status, 200)
   })
 
-  it("answers 503 while PgBouncer is away, and recovers by itself", async () => {
+  it("answers 503 while PgBouncer is away, tells operators which address does not answer, and recovers by itself", async () => {
     const token = await project(direct)
+    const admin = await freePort()
+    const console = await startHere(pooler.url, { ...through(pooler), ADMIN_PORT: String(admin) }, "api")
+    const env = { ...through(pooler), ADMIN_PORT: String(admin), DATABASE_URL: pooler.url }
+    const command = (...args: ReadonlyArray<string>) => Effect.runPromise(run(args, { env }))
+    const { url } = JSON.parse((await command("console", "--json")).stdout)
+    const signedIn = await fetch(url.split("?")[0], {
+      method: "POST",
+      body: new URL(url).searchParams,
+      redirect: "manual"
+    })
+    const headers = {
+      cookie: signedIn.headers
+        .getSetCookie()
+        .map((cookie) => cookie.split(";")[0])
+        .join("; ")
+    }
+    const overview = () => fetch(`http://127.0.0.1:${admin}/console`, { headers })
+    assert.strictEqual((await overview()).status, 200)
     assert.strictEqual((await listClients(api.url, token)).status, 200)
     await pooler.kill()
+    const address = `connect ECONNREFUSED ${new URL(pooler.url).host}`
+    await eventually(async () =>
+      assert.include(await (await overview()).text(), `The database can&#39;t be used: ${address}`)
+    )
+    assert.strictEqual((await send(`${console.url}/readyz`)).status, 503)
+    assert.include((await command("doctor")).stdout, `failed   pooler       The database can't be used: ${address}\n`)
     expectProblem(await listClients(api.url, token), 503, "service_unavailable")
     expectProblem(await createClient(api.url, token, "while-it-is-away", "Nobody"), 503, "service_unavailable")
     await pooler.start()

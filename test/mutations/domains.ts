@@ -250,6 +250,10 @@ export const domains = [
   sessions("AND ${databaseIdentity(sql)} = ${database}", "AND ${database} <> ''"),
   sessions("DELETE FROM console_ended_sessions WHERE expires_at <= now()", "SELECT"),
   mutating("console/pages/Overview.ts", "console/Overview")("const refused = hasLimiter ?", "const refused = true ?"),
+  mutating("sql/Database.ts", "console/Overview")("diskFull.at = performance.now()", "{}"),
+  mutating("console/Answers.ts", "faults/Pooler")("outage === undefined ?", "true ?"),
+  mutating("project/Troubles.ts", "faults/Clocks")("Math.abs(aheadSeconds) > 5", "false"),
+  mutating("project/History.ts", "console/History")('key: "key_id", ', ""),
   mutating("project/Actions.ts", "console/Browser")("and before ${end}", "and before ${until}"),
   mutating("console/Console.ts", "console/Access")(
     "if (Option.isSome(earlier)) yield* sessions.end(earlier.value)",

@@ -62,10 +62,7 @@ export const platform = [
   mutating("platform/Pools.ts", "faults/Pooler")('"search_path", ', ""),
   mutating("platform/Pools.ts", "sql/Database/Sessions")('statement_timeout: "0"', ""),
   mutating("service/Health.ts", "service/Health")("Effect.fail(unavailable())", "Effect.void"),
-  mutating("work/Worker.ts", "work/Worker")(
-    "Effect.andThen(heartbeat(client), heartbeat(claims))",
-    "heartbeat(client)"
-  ),
+  mutating("work/Worker.ts", "work/Worker")("heartbeat(client), heartbeat(claims)]", "heartbeat(client)]"),
   mutating("sql/migrations/Migrations.ts", "project/Projects")("ANALYZE ${sql.literal(name)}", "SELECT"),
   mutating("operators/Search.ts", "cli/lists")("limit: whole.limit + 1 }", "}"),
   mutating("secrets/SecretBox.ts", "secrets/SecretBox")("JSON.stringify(owner)", '"owner"'),

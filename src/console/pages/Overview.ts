@@ -9,6 +9,7 @@ import { maxCount, maxProjects, type Waiting } from "../../project/Waiting.ts"
 import { attemptCharts } from "../Charts.ts"
 import { type PageRequest, recordLink } from "../Page.ts"
 import { duration } from "../../platform/Text.ts"
+import { diskFull } from "../../sql/Database.ts"
 import { RateLimits } from "../../http/limits/RateLimits.ts"
 import { listRefused, maxShown } from "../../http/auth/RefusedRequests.ts"
 import { badge, countOf, facts, failureOf, html, idOf, link, table, timeSince } from "../Html.ts"
@@ -16,7 +17,8 @@ import { badge, countOf, facts, failureOf, html, idOf, link, table, timeSince } 
 /** Says in one sentence what is wrong. */
 const summaryOf = (state: State, hasLimiter: boolean): string => {
   const refused = hasLimiter ? [] : ["Redis does not answer: requests but sends of messages are refused"]
-  const wrong = [...refused, ...troublesOf(state).map(({ what }) => what)]
+  const full = performance.now() - diskFull.at < 60_000 ? ["the disk of the database is full: writes fail"] : []
+  const wrong = [...full, ...refused, ...troublesOf(state).map(({ what }) => what)]
   const sentence = [...(wrong.length === 0 ? ["nothing waits for an operator"] : wrong), queueOf(state)].join("; ")
   return `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.`
 }

@@ -11,8 +11,6 @@ import { historyLink, historyPage, listOf, pageSize, projectPage, recordLink, te
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
 import { listReplays } from "../../integrations/deliveries/Replays.ts"
 
-const latest = 10
-
 const reasons = {
   gone: "the endpoint answered 410",
   failing: "it failed for too long",
@@ -36,7 +34,7 @@ export const webhook = projectPage(
       return { title: "No webhook", body: [], elsewhere: historyPage("installation", { projectId: project.id, id }) }
     }
     const filter = { installationId: row.installationId, status: null, type: null, answer: null }
-    const found = yield* find(sql, project.id, filter, { after: null, limit: latest })
+    const found = yield* find(sql, project.id, filter, { after: null, limit: 10 })
     const of = { project: project.id, installation: row.installationId }
     return {
       title: `Webhook of ${row.name}`,
