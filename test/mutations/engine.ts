@@ -132,7 +132,7 @@ export const engine = [
     "integrations/deliveries/Replays.selections"
   ),
   replaying(
-    "greatest(webhook_since, now() - ${surelyKept}::float8 * interval '1 millisecond')",
+    "greatest(webhook_since, now() - ${retentionDays}::int * interval '1 day')",
     "webhook_since",
     "integrations/deliveries/Replays.selections"
   ),

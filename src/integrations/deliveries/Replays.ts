@@ -201,11 +201,6 @@ interface Running {
 }
 
 const perRun = 100
-/**
- * No delivery of an event that is younger than this, in milliseconds, has been pruned. The hour allows for a process whose
- * clock differs from the clock of the database.
- */
-const surelyKept = Duration.toMillis(Duration.days(retentionDays)) - Duration.toMillis(Duration.hours(1))
 /** Maximum number of events that one statement reads. */
 const eventsPerStep = 1_000
 
@@ -222,7 +217,7 @@ export const listRunning = (sql: SqlClient.SqlClient) => sql<Running>`
  * Makes the next deliveries of a replay, the oldest events first, while fewer of its own than twice the concurrency of the
  * endpoint are open. A delivery repeats an earlier one of its event, or is the first: events that occurred while the webhook was
  * disabled have no delivery, and count as dead. An event with an open delivery, or with one that ended after the replay began, is
- * left out, and so is an event without a delivery that is older than `surelyKept`: its delivery may have been pruned. Returns the
+ * left out, and so is an event without a delivery that is older than `retentionDays`: its delivery may have been pruned. Returns the
  * number of deliveries that were made. A replay whose row another transaction has locked is skipped.
  */
 export const step = (sql: SqlClient.SqlClient, { id, projectId, until }: Running, concurrency: number) => sql<{
@@ -260,7 +255,7 @@ export const step = (sql: SqlClient.SqlClient, { id, projectId, until }: Running
         AND installation_id = replay.installation_id
     ) earlier
     WHERE scanned.type = ANY(replay.event_types) AND scanned.type = ANY(subscribed) AND is_over
-      AND (original IS NOT NULL OR occurred_at >= greatest(webhook_since, now() - ${surelyKept}::float8 * interval '1 millisecond'))
+      AND (original IS NOT NULL OR occurred_at >= greatest(webhook_since, now() - ${retentionDays}::int * interval '1 day'))
       AND (replay.status = 'all' OR is_delivered = (replay.status = 'delivered'))
     ORDER BY scanned.id LIMIT (SELECT room FROM room)
   ),
