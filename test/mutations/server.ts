@@ -80,7 +80,7 @@ export const server = [
   results('"retry-after": wait\n', "retry: wait\n"),
   results("${status >= 400}", "${status >= 500}"),
   results('"structuredContent":${body}', '"structuredContent":{}'),
-  results('"text":${JSON.stringify(body)}', '"text":"See structuredContent."'),
+  results("problem === undefined ?", "problem !== '' ?"),
   results('"idempotent-replayed": isReplay(headers) || undefined,', ""),
   mutating("http/edge/NodeServer.ts", "faults/Telemetry")("healthz|readyz|metrics", "nothing"),
   mutating("service/Health.ts", "faults/Telemetry")("untraced(checks)", "checks"),

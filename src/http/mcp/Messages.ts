@@ -152,10 +152,10 @@ export const resultWith = (tools: string, others: object): McpResult => ({
 })
 
 /**
- * The body of an answer is `structuredContent` and the text in `content`: of both, some clients show a model the one and some the
- * other. `_meta` has some of the headers.
+ * The body of an answer stands once, in `structuredContent`. The text in `content` says where, and names a problem. `_meta` has some of
+ * the headers.
  */
-export const toolResult = ({ body, headers, status }: ToolAnswer): McpResult => {
+export const toolResult = ({ body, headers, problem, status }: ToolAnswer): McpResult => {
   const { etag, ratelimit, "retry-after": wait } = headers
   const meta = membersOf({
     "idempotent-replayed": isReplay(headers) || undefined,
@@ -163,7 +163,8 @@ export const toolResult = ({ body, headers, status }: ToolAnswer): McpResult => 
     ratelimit,
     "retry-after": wait
   })
-  const content = `"content":[{"type":"text","text":${JSON.stringify(body)}}],"structuredContent":${body}`
+  const text = problem === undefined ? "See structuredContent." : `Problem ${problem}: see structuredContent.`
+  const content = `"content":[{"type":"text","text":${JSON.stringify(text)}}],"structuredContent":${body}`
   return { members: `${content},"isError":${status >= 400}`, meta }
 }
 

@@ -25,12 +25,11 @@ export interface ToolAnswer {
   /** JSON. */
   readonly body: string
   readonly headers: Readonly<Record<string, string>>
+  /** The code of the problem; undefined for a success. */
+  readonly problem: string | undefined
 }
 
-/**
- * `collected` has the headers that are in the state of the request; `problem` is the code of a problem. The places of faults become those
- * of arguments.
- */
+/** `collected` has the headers that are in the state of the request. The places of faults become those of arguments. */
 export const answerOf = (
   { body, headers, status }: HttpServerResponse.HttpServerResponse,
   collected: ToolAnswer["headers"],
@@ -40,7 +39,8 @@ export const answerOf = (
   return {
     status,
     body: problem === "validation_failed" ? withArguments(text) : text,
-    headers: { ...headers, ...collected }
+    headers: { ...headers, ...collected },
+    problem
   }
 }
 
