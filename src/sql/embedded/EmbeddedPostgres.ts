@@ -136,7 +136,9 @@ const leave = "case when pg_advisory_unlock_shared(2) then pg_try_advisory_lock(
  * the move of a project needs it (contract §18).
  */
 const setUp = Effect.fnUntraced(function* (cluster: Cluster.Cluster, port: number, session: PgConnection.PgConnection) {
-  yield* session.query("select pg_advisory_lock(3)")
+  yield* Effect.acquireRelease(session.query("select pg_advisory_lock(3)"), () =>
+    Effect.ignore(session.query("select pg_advisory_unlock(3)"))
+  )
   if (!(yield* isTrue(session, `exists (select from pg_roles where rolname = '${Cluster.name}')`))) {
     const password = Cluster.passwordOf(cluster)
     const role = `create role ${Cluster.name} login replication in role pg_create_subscription password '${password}'`
@@ -148,7 +150,6 @@ const setUp = Effect.fnUntraced(function* (cluster: Cluster.Cluster, port: numbe
     const inside = yield* connect(cluster, port, Cluster.name)
     yield* inside.query(giveToRole, [], false)
   }
-  yield* session.query("select pg_advisory_unlock(3)")
 }, Effect.scoped)
 
 /**
