@@ -134,7 +134,7 @@ export const actions = {
     run: ({ installation, projectId }) =>
       Effect.map(disableWebhook(projectId, installation), ({ deadLettered, webhook }) => ({
         title: "The webhook is disabled",
-        message: `${plural(deadLettered, "delivery was", "deliveries were")} dead-lettered. Events that occur until it is enabled are sent only by a replay of that time.`,
+        message: `${plural(deadLettered, "pending delivery is", "pending deliveries are")} dead-lettered in the background: what is left when it is enabled is sent. Events that occur until then are sent only by a replay of that time.`,
         document: { ...itemOf(webhook), deadLettered }
       }))
   }),
