@@ -85,6 +85,13 @@ layer(TestServer.layer(), { excludeTestServices: true })("the endpoint of agents
       assert.deepStrictEqual(yield* errorOf({ ...message, method }), ["a", -32601], method)
     }
     assert.deepStrictEqual(yield* errorOf({ ...message, params: [] }), ["a", -32602])
+    const calling = { name: "getCredential", arguments: null }
+    for (const [method, params] of [
+      ["tools/list", null],
+      ["tools/list", { cursor: null }],
+      ["tools/call", calling]
+    ])
+      assert.deepStrictEqual(yield* errorOf({ ...message, method, params }), ["a", undefined], JSON.stringify(params))
     assert.deepStrictEqual(yield* errorOf([message]), [null, -32600])
     for (const name of ["drop", ["listDeals"]]) {
       assert.deepStrictEqual(yield* errorOf({ ...message, method: "tools/call", params: { name } }), ["a", -32602])

@@ -102,7 +102,7 @@ const addRoute = Effect.fnUntraced(function* (
   const answer = (request: McpRequest, credential: Credential, current: CurrentRequestShape) => {
     const { isStateless, method, params } = request
     if (method === "tools/call") return Effect.succeed(refuse(request, invalid("There is no tool of this name.")))
-    if (method === "tools/list" && params["cursor"] !== undefined)
+    if (method === "tools/list" && Predicate.isNotNullish(params["cursor"]))
       return Effect.succeed(refuse(request, invalid("The list has one page.")))
     if (method === "tools/list") {
       return Effect.map(toolsOf(credential), (tools) =>
@@ -136,7 +136,7 @@ const addRoute = Effect.fnUntraced(function* (
             return charged(() => Effect.succeed(refuse(message, message.error, 400)))
           case "Request": {
             const call = callOfTool(message)
-            const { arguments: given = {} } = message.params
+            const given = message.params["arguments"] ?? {}
             if (call === undefined) return charged(() => answer(message, credential, current))
             if (!Predicate.isObject(given))
               return charged(() => Effect.succeed(refuse(message, invalid("arguments is an object."))))

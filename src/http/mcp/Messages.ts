@@ -66,7 +66,9 @@ export const messageOf = (value: unknown, headers: IncomingHttpHeaders): Message
   if (!Predicate.isObject(value) || value["jsonrpc"] !== "2.0") {
     return refused(null, errorCodes.invalidRequest, 'A message is an object with "jsonrpc": "2.0".')
   }
-  const { id, method, params = {} } = value
+  const { id, method } = value
+  // Some clients send null instead of leaving it out.
+  const params = value["params"] ?? {}
   if (!("method" in value) && isId(id) && ("result" in value || "error" in value)) return { _tag: "Notification" }
   if (typeof method !== "string") return refused(null, errorCodes.invalidRequest, "A message has a method.")
   if (!("id" in value)) return { _tag: "Notification" }
