@@ -175,7 +175,8 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
     // Waits for provider calls, which go on after their callers have disconnected.
     yield* calls.drain
   })
-  if ((yield* Queue.take(queue)) === "SIGTERM")
+  const signal = yield* Effect.tap(Queue.take(queue), (signal) => Effect.logInfo(`The service ends after ${signal}`))
+  if (signal === "SIGTERM")
     yield* drained.pipe(Effect.timeoutOption(shutdownGrace), Effect.raceFirst(Queue.take(queue)))
   yield* (yield* Supervisor).end
 })

@@ -100,6 +100,8 @@ describe("a service on SIGTERM", () => {
     assertMatches(created, { status: 201, headers: { etag: '"1"' }, json: { changed: true } })
     assert.deepStrictEqual(await ended(service), inGoodOrder)
     assert.notMatch(service.stderr(), /ERROR|\n\s+at /)
+    // The log tells an operator an end by a signal from a death.
+    assert.match(service.stderr(), /The service ends after SIGTERM/)
 
     assert.include(await names(next.url, token), "Slow Body")
     assert.propertyVal(

@@ -53,7 +53,8 @@ const browse = Effect.fnUntraced(function* (server: Console, project: FilledProj
   const records = yield* server.sql<{ kind: string; id: string }>`
     SELECT 'event' AS kind, min(id) AS id FROM events WHERE project_id = ${project.projectId}
     UNION ALL SELECT 'deal', min(id) FROM deals WHERE project_id = ${project.projectId}
-    UNION ALL SELECT 'request', min(request_id) FROM idempotency_keys WHERE project_id = ${project.projectId}`.pipe(
+    UNION ALL SELECT 'request', min(request_id) FROM idempotency_keys WHERE project_id = ${project.projectId}
+    UNION ALL SELECT 'key', min(key_id) FROM idempotency_keys WHERE project_id = ${project.projectId}`.pipe(
     Effect.orDie
   )
   const key = yield* server.issue(project.projectId)
