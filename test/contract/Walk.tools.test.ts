@@ -98,18 +98,14 @@ const faultsOf = (sample: Sample): ReadonlyArray<Change> => [
         { json: [] },
         ...Object.keys(sample.body).map((name) => ({ json: { ...sample.body, [name]: { "a/b": [null, "\u0000"] } } }))
       ]),
-  ...(sample.key === undefined ? [] : [{ key: undefined }, { key: long }, { key: "" }]),
+  ...(sample.key === undefined ? [] : [{ key: undefined }, { key: long }]),
   ...Object.keys(sample.params ?? {}).flatMap((name) => [long, "a%00"].map((id) => ({ params: { [name]: id } }))),
   ...(sample.references ?? []).flatMap((reference) => [
     referring(sample, [reference], missingOf),
     referring(sample, [reference], ({ foreign }) => foreign)
   ]),
   { query: "surprise=1" },
-  ...queryOf(sample).flatMap(([name]) => [
-    { query: `${name}=` },
-    { query: `${name}=${"nothing".repeat(700)}` },
-    { query: `${name}=%00` }
-  ])
+  ...queryOf(sample).flatMap(([name]) => [{ query: `${name}=${"nothing".repeat(700)}` }, { query: `${name}=%00` }])
 ]
 
 layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
@@ -216,17 +212,16 @@ layer(World.layer, { excludeTestServices: true })("every tool", (it) => {
     }
   )
 
-  walk("takes an argument that is null as absent", function* (sample, { name, own, restore, url }) {
-    yield* restore(sample, own.projectId)
-    const given = argumentsOf(sample, requestOf(sample, own.token))
-    const nulls = Object.fromEntries(["limit", "cursor", "status"].map((argument) => [argument, null]))
-    const { isError, structuredContent } = yield* callTool(url, own.token, name, { ...nulls, ...given })
-    assert.isFalse(isError, JSON.stringify(structuredContent))
-    for (const argument of [...Object.keys(sample.params ?? {}), ...(sample.body === undefined ? [] : ["body"])]) {
-      const without = yield* callTool(url, own.token, name, { ...given, [argument]: null })
-      assert.deepStrictEqual(Object.keys(Object(without.structuredContent["errors"])), [argument])
-      if (argument === "body") {
-        assert.deepStrictEqual(without.structuredContent["errors"], { body: ["is required"] })
+  walk("takes an argument that is null or empty as absent", function* (sample, { name, own, restore, url }) {
+    for (const nothing of [null, ""]) {
+      yield* restore(sample, own.projectId)
+      const given = argumentsOf(sample, requestOf(sample, own.token))
+      const absent = Object.fromEntries(["limit", "cursor", "status"].map((argument) => [argument, nothing]))
+      const { isError, structuredContent } = yield* callTool(url, own.token, name, { ...absent, ...given })
+      assert.isFalse(isError, JSON.stringify(structuredContent))
+      for (const argument of [...Object.keys(sample.params ?? {}), ...(sample.body === undefined ? [] : ["body"])]) {
+        const without = yield* callTool(url, own.token, name, { ...given, [argument]: nothing })
+        assert.deepStrictEqual(without.structuredContent["errors"], { [argument]: ["is required"] })
       }
     }
   })

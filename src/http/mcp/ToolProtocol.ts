@@ -62,8 +62,9 @@ const argumentOf = (location: string) =>
   location.replace(/(^|: )header\/idempotency-key/, "$1idempotencyKey").replace(/(^|: )(?:path|query)\//, "$1")
 
 /**
- * Divides the arguments of a call into the parts of a request: body, idempotency key, path and query. An argument that is null counts
- * as absent. `params`, the part for the path, has all arguments, because its decoder ignores unknown names.
+ * Divides the arguments of a call into the parts of a request: body, idempotency key, path and query. An argument that is null or
+ * empty counts as absent: models fill optional arguments so. `params`, the part for the path, has all, because its decoder ignores unknown
+ * names.
  */
 export const partsOf = ({
   annotations,
@@ -87,7 +88,9 @@ export const partsOf = ({
   }
 
   return (all) => {
-    const given: Arguments = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null))
+    const given: Arguments = Object.fromEntries(
+      Object.entries(all).filter(([, value]) => value !== null && value !== "")
+    )
     const query: Record<string, unknown> = {}
     const faults: Array<LocatedFault> = []
     for (const [name, value] of Object.entries(given)) {
