@@ -27,7 +27,7 @@ export const withEscapes = (text: string): string =>
   )
 
 /** Includes `~`, because the location of a fault (RFC 6901) contains `~1` for each `/` of a secret. */
-const secret = /((?:dk|whsec)(?:_|%5F))[A-Za-z0-9+/=_%~-]{6,}/gi
+const secret = /((?:dk|whsec)_)[A-Za-z0-9+/=_%~-]{6,}/gi
 
 /** The code in a sign-in link to the console. */
 const code = /\b(code=)[A-Za-z0-9_-]{43}/g
