@@ -53,6 +53,7 @@ export const commandCampaign = Effect.fn("commandCampaign")(function* (
   once: string
 ) {
   const sql = yield* SqlClient.SqlClient
+  yield* showCampaign(projectId, id)
   const cause = yield* eventContext(projectId)
   const changed: Mutation<object> =
     operation === "retry_failed"

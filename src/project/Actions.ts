@@ -225,14 +225,15 @@ export const actions = {
     },
     defaults: { type: "", status: "dead" },
     question: Effect.fnUntraced(function* ({ installation, projectId, since, status, type, until }) {
-      const { endpointUrl, eventTypes, state } = yield* showWebhook(projectId, installation)
+      const { enabled, endpointUrl, eventTypes, state } = yield* showWebhook(projectId, installation)
       const types = eventTypes.filter((known) => type.length === 0 || type.includes(known))
       const which = {
         dead: "whose deliveries are dead, and those that occurred while the webhook was disabled,",
         delivered: "that were delivered",
         all: "that were delivered or not, also those that occurred while the webhook was disabled,"
       }[status]
-      const held = state === "parked" || state === "resting" ? ` Its endpoint is ${state}, so they wait.` : ""
+      const paused = state === "parked" || state === "resting" ? ` Its endpoint is ${state}, so they wait.` : ""
+      const held = enabled ? paused : " The webhook is disabled: enable it first."
       return {
         title: `Replay ${status} events to ${installation}?`,
         message: `The events since ${since} and before ${until} ${which} are sent again to ${endpointUrl}, the oldest first: ${types.join(", ") || "none, as the webhook subscribes to no such type"}.${held}`,

@@ -108,8 +108,8 @@ interface LiveWorker {
   readonly startedAt: Date
   /** The clock of its host minus the database's. */
   readonly aheadSeconds: number
-  /** Seconds since the last heartbeat, which each live worker sends every `heartbeatEvery`. */
-  readonly silentSeconds: number
+  /** Seconds since the last heartbeat (`heartbeatEvery`); null if this role may not see the session of the worker's role. */
+  readonly silentSeconds: number | null
   readonly isHung: boolean
 }
 
@@ -118,11 +118,11 @@ export const listWorkers = (sql: SqlClient.SqlClient) => sql<LiveWorker>`
   SELECT to_hex(id) AS id, coalesce(word[3], 'unknown') AS role, coalesce(word[4], 'unknown') AS version,
     coalesce(word[5], 'unknown') AS host, "startedAt", "silentSeconds",
     coalesce(substring(word[1] FROM '^developer-api(-?[0-9]+)$')::float8, 0) AS "aheadSeconds",
-    "silentSeconds" > ${Duration.toSeconds(stalledAfter)}::float8 AS "isHung"
+    coalesce("silentSeconds" > ${Duration.toSeconds(stalledAfter)}::float8, false) AS "isHung"
   FROM (
     -- A session that was lost may hold the lock beside the one that replaced it.
     SELECT DISTINCT ON (live.id) live.id, string_to_array(application_name, ' ') AS word, backend_start AS "startedAt",
-      greatest(0, extract(epoch FROM clock_timestamp() - state_change))::float8 AS "silentSeconds"
+      abs(extract(epoch FROM clock_timestamp() - state_change))::float8 AS "silentSeconds"
     FROM (${liveIds(sql)}) AS live JOIN pg_stat_activity USING (pid)
     WHERE live.id >> 47 = ${String(mark)}::bigint
     ORDER BY live.id, backend_start DESC

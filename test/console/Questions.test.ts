@@ -62,6 +62,11 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
     })
     for (const words of ["events since 2026-01-01", "oldest first: crm.deal.created.v1.", project.to.url])
       assert.include(start.text, words)
+    assert.notInclude(start.text, "enable it first")
+    yield* Effect.orDie(server.sql`UPDATE webhooks SET enabled = false WHERE project_id = ${project.projectId}`)
+    const period = { since: "2026-01-01T00:00", until: "2099-01-01T00:00", status: "dead", type: "" }
+    const disabled = yield* post("replay.start", { installation: "shop", ...period })
+    assert.include(disabled.text, "The webhook is disabled: enable it first.")
     yield* Effect.orDie(server.sql`
       INSERT INTO replays (project_id, id, installation_id, since, until, event_types, statuses, pace, state, matched, position,
         paced_at, created_at)
@@ -71,6 +76,9 @@ layer(Shared.layer, { excludeTestServices: true })("the console", (it) => {
       assert.include(cancel, words)
     }
     assert.strictEqual((yield* post("replay.cancel", { replay: "rpl_none" })).status, 409)
+    // Not in the words of the API, which speak of a path.
+    const gone = yield* post("campaign.cancel", { campaign: "cmp_none", confirmed: "yes" })
+    assert.include(gone.text, "has no campaign &quot;cmp_none&quot;")
   })
 
   it.effect("shows a campaign that is completed with failures in amber, with its reasons and a retry", function* () {

@@ -119,8 +119,15 @@ layer(services, { excludeTestServices: true, timeout: "60 seconds" })("a worker"
     const [first] = yield* listed(id)
     assert.containsSubset(first, { role: "worker", version: manifest.version, isHung: false })
     assert.isTrue(hostname().startsWith(first?.host ?? assert.fail()))
+    // A role that may not see the session of another role does not know its sign. It is no fresh one.
+    yield* Effect.orDie(sql`CREATE ROLE other_role`)
+    const [unseen] = yield* Effect.orDie(
+      sql.withTransaction(Effect.andThen(sql`SET LOCAL ROLE other_role`, listWorkers(sql)))
+    )
+    assert.containsSubset(unseen, { version: manifest.version, silentSeconds: null, isHung: false })
+    yield* Effect.orDie(sql`DROP ROLE other_role`)
     // Its sign is renewed without its doing anything.
-    yield* untilRows(listed(id), ([now]) => now !== undefined && now.silentSeconds < 0.4)
+    yield* untilRows(listed(id), ([now]) => (now?.silentSeconds ?? 1) < 0.4)
     yield* Scope.close(scope, yield* Effect.exit(Effect.void))
     yield* untilRows(listed(id), (rows) => rows.length === 0)
   })

@@ -49,10 +49,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
     title: "Overview",
     body: [
       html`<p class="summary" role="status">${summaryOf(state, hasLimiter)}</p>`,
-      facts({
-        "Pending deliveries": countOf(pending, maxCount),
-        "Oldest due delivery": `${(due[0]?.oldestSeconds ?? 0).toFixed(1)} s`
-      }),
+      facts({ "Pending deliveries": countOf(pending, maxCount) }),
       table(
         "Workers, the oldest first",
         {
@@ -62,7 +59,8 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
           Host: ({ host }) => host,
           Since: ({ startedAt }) => time(startedAt),
           "Last sign": ({ isHung, silentSeconds }) =>
-            html`${silentSeconds < 1 ? "now" : `${duration(silentSeconds)} ago`} ${isHung ? badge("hangs") : ""}`
+            html`${silentSeconds === null ? "–" : silentSeconds < 1 ? "now" : `${duration(silentSeconds)} ago`}
+            ${isHung ? badge("hangs") : ""}`
         },
         workers,
         "No worker runs. Start a process with --role worker or --role all."

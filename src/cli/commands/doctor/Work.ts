@@ -27,7 +27,7 @@ export const workers = Effect.gen(function* () {
   const found = troublesOf(state).filter(({ check }) => check === "workers")
   const named = state.workers.map(
     ({ host, id, role, silentSeconds, version }) =>
-      `${id} (${role}, ${version}, on ${host}; last sign ${silentSeconds.toFixed(1)} s ago)`
+      `${id} (${role}, ${version}, on ${host}; last sign ${silentSeconds?.toFixed(1) ?? "?"} s ago)`
   )
   const live = named.length === 0 ? [] : [`${plural(named.length, "worker", "workers")}: ${named.join(", ")}`]
   return judge(found, [...live, ...found.map(({ what }) => what), queueOf(state)].join("; "))
