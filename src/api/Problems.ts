@@ -16,6 +16,10 @@ export const missingParts = ["primary_route", "audience", "eligible_recipients"]
 const textsOf = (texts: Readonly<Record<string, string>>) => (members: ReadonlyArray<string>) =>
   members.map((member) => texts[member] ?? member).join(" ")
 
+const currentVersion = Schema.NullOr(Version).annotate({
+  description: "The current version of the record, from 1; null if there is no record yet."
+})
+
 const messageId = "msg_0193f0cd92c37d5e8b2c3d4e5f607182"
 
 export class CursorInvalid extends problem<CursorInvalid>()("cursor_invalid", 400, {
@@ -150,11 +154,7 @@ export class VersionConflict extends problem<VersionConflict>()("version_conflic
     "Read the record again. Then send the command with `currentVersion` as its `expectedVersion`, and with a new key.",
   detail: (record: string, version: number | null) =>
     `The ${record} is at version ${version}. Read it again before you change it.`,
-  members: {
-    currentVersion: Schema.NullOr(Version).annotate({
-      description: "The current version of the record, from 1; null if there is no record yet."
-    })
-  },
+  members: { currentVersion },
   example: (detail) => ({ detail: detail("record", 3), currentVersion: 3 })
 }) {}
 export class PreconditionFailed extends problem<PreconditionFailed>()("precondition_failed", 412, {
@@ -166,11 +166,7 @@ export class PreconditionFailed extends problem<PreconditionFailed>()("precondit
     version === null
       ? "There is no record yet."
       : `The record is at version ${version}. Read it again before you change it.`,
-  members: {
-    currentVersion: Schema.NullOr(Version).annotate({
-      description: "The current version of the record, from 1; null if there is no record yet."
-    })
-  },
+  members: { currentVersion },
   example: (detail) => ({ detail: detail(3), currentVersion: 3 })
 }) {
   /** `version` is the current version of the record; null if there is none. */

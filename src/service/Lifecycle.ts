@@ -184,7 +184,7 @@ const refusalOf = (request: Request, serves: ((host: string) => boolean) | undef
   const fault = targetFault(request.url) ?? headerFault(request)
   if (fault !== undefined) {
     const [location, message] = fault
-    return new ValidationFailed({ detail: `See errors: ${location}.`, errors: { [location]: [message] } })
+    return new ValidationFailed({ errors: { [location]: [message] } })
   }
   const host = serves === undefined ? undefined : request.headers["host"]
   return host === undefined || serves?.(host) !== false ? undefined : new MisdirectedRequest()

@@ -149,10 +149,7 @@ const refusedAs = (code: string | undefined) => {
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return new RequestTimeout({ detail: RequestTimeout.detail(headersTimeout, requestTimeout) })
     default:
-      return new ValidationFailed({
-        detail: "See errors: request.",
-        errors: { request: ["must be well-formed HTTP/1.1"] }
-      })
+      return new ValidationFailed({ errors: { request: ["must be well-formed HTTP/1.1"] } })
   }
 }
 
