@@ -209,8 +209,7 @@ const pages: Readonly<Partial<{ readonly [K in Kind]: (record: RecordName) => st
   message: ({ id, projectId: project }) => href("/console/message", { project, id }),
   campaign: ({ id, projectId: project }) => href("/console/campaign", { project, id }),
   installation: ({ id, projectId: project }) => href("/console/webhook", { project, installation: id }),
-  replay: ({ projectId: project }) => href("/console/replays", { project }),
-  key: ({ projectId: project }) => href("/console/keys", { project })
+  replay: ({ projectId: project }) => href("/console/replays", { project })
 }
 
 /** Returns the page that shows a record: that of its kind, otherwise its history. */

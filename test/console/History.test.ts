@@ -134,6 +134,25 @@ layer(Shared.layer, { excludeTestServices: true })("a history", (it) => {
     }
   )
 
+  it.effect("of a key has its revocation, among any number of keys", function* () {
+    const server = yield* Shared
+    const { projectId, token } = yield* open(server)
+    const key = token.slice(3, 15)
+    yield* Effect.orDie(server.sql`
+      INSERT INTO api_keys (project_id, key_id, token_hash, name, scopes, lifetime, expires_at, created_at)
+      SELECT project_id, left(md5(project_id || n), 12), token_hash, name, scopes, lifetime, expires_at, now()
+      FROM api_keys, generate_series(1, 60) n WHERE key_id = ${key}`)
+    const { get, post } = yield* sessionOf(server, projectId)
+    const { headers } = yield* get(`/console/search?q=${key}`)
+    const page = headers.get("location") ?? assert.fail("no page")
+    assert.include((yield* get(page)).text, "Revoke the key")
+    const revoked = yield* post("key.revoke", { key, confirmed: "yes" })
+    assert.deepStrictEqual([revoked.status, revoked.headers.get("location")], [303, page])
+    const { text } = yield* get(page)
+    assert.include(text, "key.revoke")
+    assert.notInclude(text, "Revoke the key")
+  })
+
   it.effect("shows an installation that has no webhook, to which the search leads", function* () {
     const server = yield* Shared
     const { projectId } = yield* open(server, ["quiet"])

@@ -87,7 +87,7 @@ const read = async (page: Page, projectId: string, records: Records) => {
     ["msg_reply_4", "Message msg_reply_4"],
     ["cmp_r", "Campaign Harbour Wines"],
     ["thr", "Webhook of three"],
-    [records.key, /^API keys of/],
+    [records.key, `Key ${records.key}`],
     [records.event, `Event ${records.event}`],
     [records.deal, `Deal ${records.deal}`],
     ["cli_", "Search"]

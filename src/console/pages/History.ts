@@ -22,20 +22,21 @@ import { scanLimit } from "../../operators/Search.ts"
 import { type Entry, listActions } from "../../operators/Audit.ts"
 
 export const history = projectPage(
-  Effect.fnUntraced(function* ({ project: { id: project }, request, sql, time }) {
+  Effect.fnUntraced(function* ({ project: { id: project }, request, sql, submit, time }) {
     const kind = yield* choiceOf(request, "kind", kindNames)
     const id = textOf(request, "id") ?? ""
     const record = (yield* find(sql, project, id)).find((found) => found.kind === kind && found.id === id)
     if (kind === null || record === undefined) return yield* notFound(kind ?? "record", id)
     const traceLink = yield* traceLinks
     const { actions, commands, deliveries, events } = yield* historyOf(project, { kind, id })
+    const isRevoked = actions.some(({ action }) => action === "key.revoke")
     const newest = `newest first, at most ${maxShown}`
     const commandColumns: Columns<Command> = {
       At: ({ at }) => time(at),
       Operation: ({ operation }) => operation,
       Record: ({ resourceId }) => link("/console/search", { project, q: resourceId }, idOf(resourceId)),
       Version: ({ changed, version }): Cell => (changed ? version : "unchanged"),
-      "API key": ({ keyId, keyName }) => (keyId === null ? null : html`${keyName} ${idOf(keyId)}`),
+      "API key": ({ keyId, keyName }) => keyId && html`${keyName} ${recordLink("key", project, keyId)}`,
       "Idempotency key": ({ idempotencyKey }) => recordLink("command", project, idempotencyKey),
       Request: ({ requestId }) => recordLink("request", project, requestId),
       Trace: ({ traceId }) => traceLink(traceId ?? undefined) ?? idOf(traceId)
@@ -44,6 +45,7 @@ export const history = projectPage(
       title: `${kind.charAt(0).toUpperCase()}${kind.slice(1)} ${id}`,
       body: [
         facts({ Id: idOf(id), Name: record.name }),
+        ...(kind === "key" && !isRevoked ? [submit("key.revoke", { key: id }, "Revoke the key")] : []),
         html`<h2>Commands</h2>`,
         table(
           `Commands of the API, ${kind === "key" ? `if among the newest ${scanLimit} of the project, ` : ""}${newest}`,

@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import { listProjects, maxWebhooks } from "../../project/Projects.ts"
 import { pageOf } from "../../operators/Search.ts"
 import { badge, countOf, html, idOf, input, timeSince } from "../Html.ts"
-import { historyPage, listOf, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
+import { listOf, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
 import { progressOf, type State } from "../../platform/Moves.ts"
 import { attemptCharts } from "../Charts.ts"
 import { scopes } from "../../api/Access.ts"
@@ -64,8 +64,7 @@ export const keys = projectPage(
       empty: "No keys.",
       found: yield* listKeys(project.id, range),
       columns: {
-        Key: ({ keyId: id, name }) =>
-          html`${name} <a href="${historyPage("key", { projectId: project.id, id })}">${idOf(id)}</a>`,
+        Key: ({ keyId, name }) => html`${name} ${recordLink("key", project.id, keyId)}`,
         State: ({ keyId: key, revokedAt, state }) =>
           html`${badge(state)} ${revokedAt === null ? submit("key.revoke", { key }, "Revoke") : ""}`,
         "Last used": ({ lastUsedAt }) => time(lastUsedAt) ?? "never",
