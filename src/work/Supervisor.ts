@@ -10,6 +10,7 @@
  */
 import { Cause, Clock, Context, Duration, Effect, Fiber, Layer, Metric, Random, Schedule, type Scope } from "effect"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
+import { logOften } from "../telemetry/Logging.ts"
 import { counter, gauge, MetricsEnabled, untraced } from "../telemetry/Telemetry.ts"
 
 const minDelay = Duration.millis(250)
@@ -182,9 +183,8 @@ export const forkPeriodic = Effect.fnUntraced(function* <E, R>(
   if (measured) yield* Metric.update(failed, 0)
   return yield* supervisor.supervise(name, { stalledAfter }, (progress) =>
     Effect.tap(effect, progress).pipe(
-      Effect.tapError((error) =>
-        Effect.annotateLogs(Effect.logWarning("A run of a background fiber failed", error), "fiber", name)
-      ),
+      Effect.tapError((error) => logOften("A run of a background fiber failed", error)),
+      Effect.annotateLogs("fiber", name),
       Effect.tapError(() => (measured ? Metric.update(failed, 1) : Effect.void)),
       Effect.retry(backoff),
       Effect.flatMap((more) => Effect.sleep(more === true ? whenMore : interval)),

@@ -196,4 +196,12 @@ describe("a periodic effect", () => {
     yield* TestClock.adjust("1 second")
     assert.strictEqual(yield* measured("background_stalled", "upkeep"), 1)
   })
+
+  test("writes few lines while all fail, as when the database is away", function* (lines) {
+    const names = Array.from({ length: 20 }, (_, n) => `upkeep ${n}`)
+    for (const name of names) yield* forkPeriodic(name, { interval: Duration.seconds(1) }, Effect.fail("away"))
+    yield* TestClock.adjust("1 minute")
+    assert.isAbove((yield* measured("background_failures_total", "upkeep 19")) ?? 0, 50)
+    assert.isBelow(lines.filter((line) => line.includes("A run of a background fiber failed")).length, 60)
+  })
 })
