@@ -118,10 +118,7 @@ export const makeGetReceipt = Effect.gen(function* () {
     sql,
     (key) => sql`
       SELECT messages.id, ${sql.literal(receiptColumns)} FROM ${key}
-        -- Only the primary key has this order. With two equalities instead, a plan may use the index by age.
-        LEFT JOIN LATERAL (
-          SELECT * FROM messages WHERE project_id = key.project_id AND id >= key.id ORDER BY id LIMIT 1
-        ) messages ON messages.id = key.id
+        LEFT JOIN messages ON messages.project_id = key.project_id AND messages.id = key.id
         LEFT JOIN channels ON channels.project_id = messages.project_id AND channels.id = messages.channel_id
       WHERE ${sql.literal(plannedOnce)}
       ORDER BY ordinal`

@@ -99,7 +99,8 @@ export const find = (
     WITH scanned AS MATERIALIZED (
       SELECT project_id, id, conversation_id, campaign_id, audience_id, position, channel_id, status, attempts, available_at, created_at,
         attempt_log -> -1 ->> 'errorCode' AS error_code
-      FROM messages WHERE project_id = ${projectId} AND ${isCreatedIn(sql, "messages", projectId, range)} ${sql.literal(isUnknown ? "AND status = 'unknown'" : "")}
+      FROM messages WHERE project_id = ${projectId} AND ${isCreatedIn(sql, "messages", projectId, range)}
+        AND ${sql.literal(isUnknown ? "status = 'unknown'" : "created_at > '-infinity'")}
       ORDER BY created_at DESC, id DESC LIMIT ${isFiltered ? scanLimit : limit + 1}::int
     ),
     found AS (
@@ -140,10 +141,7 @@ export const details =
   (key) =>
     sql`
     SELECT ${sql.literal(`${columns}, ${moreColumns}`)} FROM ${key}
-      -- Only the primary key has this order. With two equalities instead, a plan may use the index by age.
-      LEFT JOIN LATERAL (
-        SELECT * FROM messages WHERE project_id = key.project_id AND id >= key.id ORDER BY id LIMIT 1
-      ) found ON found.id = key.id
+      LEFT JOIN messages AS found ON found.project_id = key.project_id AND found.id = key.id
     WHERE ${sql.literal(plannedOnce)}
     ORDER BY ordinal`
 

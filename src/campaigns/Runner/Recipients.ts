@@ -95,7 +95,9 @@ export const collect = (sql: Sql) => sql`
     SELECT recipient.project_id, recipient.audience_id, recipient.position, outcome.in_doubt, next_at, message.attempts, error,
       ${sql.literal(`CASE ${ends.map(([move, condition]) => `WHEN ${condition} THEN '${move}'`).join(" ")} END`)} AS move
     FROM audience JOIN campaign_recipients AS recipient USING (project_id, audience_id)
-      JOIN messages AS message ON message.project_id = recipient.project_id AND message.id = recipient.message_id
+      CROSS JOIN LATERAL (
+        SELECT * FROM messages WHERE project_id = recipient.project_id AND id = recipient.message_id OFFSET 0
+      ) AS message
       LEFT JOIN campaigns ON campaigns.project_id = message.project_id AND campaigns.id = message.campaign_id
       CROSS JOIN LATERAL (
         SELECT recipient.route = 'primary' AND campaigns.fallback_channel_id IS NOT NULL AS diverts,
