@@ -70,10 +70,10 @@ export const actionResponse = ({ form, name, notify, session }: Parts) => {
       return notify(HttpServerResponse.redirect(page, { status: 303 }), page, { title, message })
     }
     const { label, message, title } = yield* question
-    const hidden = { ...texts, project, once: yield* newOnce, confirmed: "yes" }
+    const hidden = { ...texts, project, once: yield* newOnce, confirmed: "yes", csrf: session.csrf }
     return yield* pageResponse({ session, project, title }, [
       html`<p>${message}</p>`,
-      html`<div class="actions">${submit(name, session.csrf, hidden, label)}</div>`,
+      html`<div class="actions">${submit(name, hidden, label)}</div>`,
       html`<p><a href="${page}">Back, without a change</a></p>`
     ])
   }).pipe(

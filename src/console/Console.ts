@@ -73,14 +73,10 @@ const routes = HttpRouter.use(
     const withSession = (respond: (session: Session, request: Request) => Responding) =>
       Effect.gen(function* () {
         const request = yield* HttpServerRequest.HttpServerRequest
-        const session = yield* sessionOf(request)
-        if (Option.isNone(session)) return yield* signInPage
-        const responding = Effect.catchTag(
-          respond(session.value, request),
-          "service_unavailable",
-          unavailable(session.value)
-        )
-        return sessions.extend(session.value, yield* responding)
+        const session = Option.getOrUndefined(yield* sessionOf(request))
+        if (session === undefined) return yield* signInPage
+        const responding = respond(session, request).pipe(Effect.catchTag("service_unavailable", unavailable(session)))
+        return sessions.extend(session, yield* responding)
       }).pipe(Effect.catchTag("service_unavailable", unavailable()))
 
     const pageRoute = (path: string, page: Page) =>

@@ -1,12 +1,13 @@
 /** Templates of HTML, in which every interpolated text is escaped except the results of templates, and the elements of pages. */
 import { Record } from "effect"
+import type { FailingEndpoint } from "../integrations/endpoints/WebhookList.ts"
 import type { ActionName } from "../project/Actions.ts"
 import { duration } from "../platform/Text.ts"
 
 /** HTML that a template has made. */
 export class Html {
   readonly #text: string
-  constructor(strings: TemplateStringsArray, values: ReadonlyArray<Content>) {
+  constructor(strings: TemplateStringsArray, values: ReadonlyArray<Fragment>) {
     this.#text = String.raw({ raw: strings }, ...values.map(textOf))
   }
   toString(): string {
@@ -14,14 +15,14 @@ export class Html {
   }
 }
 
-/** What a template takes. Null and undefined leave their place empty. */
-type Content = Html | string | number | null | undefined | ReadonlyArray<Content>
+/** What a template takes. Null, undefined and false leave their place empty. */
+export type Fragment = Html | string | number | null | undefined | false | ReadonlyArray<Fragment>
 
-export const html = (strings: TemplateStringsArray, ...values: ReadonlyArray<Content>): Html =>
+export const html = (strings: TemplateStringsArray, ...values: ReadonlyArray<Fragment>): Html =>
   new Html(strings, values)
 
-const textOf = (content: Content): string => {
-  if (content === null || content === undefined) return ""
+const textOf = (content: Fragment): string => {
+  if (content === null || content === undefined || content === false) return ""
   if (typeof content === "string") return content.replace(/[&<>"']/g, (character) => entities[character] ?? "")
   return typeof content === "number" || content instanceof Html ? String(content) : content.map(textOf).join("")
 }
@@ -116,34 +117,11 @@ export const progress = (done: number, all: number, name: string): Html =>
 export const badge = (state: string): Html => html`<span class="badge ${toneOf(state)}">${state}</span>`
 
 const tones = {
-  good: ["delivered", "sent", "accepted", "completed", "enabled", "healthy", "active"],
-  busy: [
-    "running",
-    "pending",
-    "ending",
-    "delivering",
-    "retrying",
-    "paused",
-    "scheduled",
-    "resting",
-    "unproven",
-    "completed with failures"
-  ],
-  bad: [
-    "dead",
-    "failed",
-    "rejected",
-    "unknown",
-    "disabled",
-    "parked",
-    "failing",
-    "behind",
-    "hangs",
-    "revoked",
-    "expired"
-  ]
+  good: "delivered, sent, accepted, completed, enabled, healthy, active",
+  busy: "running, pending, ending, delivering, retrying, paused, scheduled, resting, unproven, completed with failures",
+  bad: "dead, failed, rejected, unknown, disabled, parked, failing, behind, hangs, revoked, expired"
 }
-const toneOf = (state: string) => Record.keys(tones).find((tone) => tones[tone].includes(state)) ?? ""
+const toneOf = (state: string) => Record.keys(tones).find((tone) => tones[tone].split(", ").includes(state)) ?? ""
 
 /** Formats a count that stops at `max`: `10000 or more`. */
 export const countOf = (count: number, max: number): string => (count >= max ? `${max} or more` : String(count))
@@ -168,27 +146,20 @@ export const timeSince =
   }
 export type Time = ReturnType<typeof timeSince>
 
-export const failureOf = ({
-  lastFailure
-}: {
-  readonly lastFailure: { readonly errorCode: string | null; readonly statusCode: number | null } | null
-}): Cell => (lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`))
+export const failureOf = ({ lastFailure }: Pick<FailingEndpoint, "lastFailure">): Cell =>
+  lastFailure === null ? null : (lastFailure.errorCode ?? `status ${lastFailure.statusCode}`)
 
-export const action = (
-  name: ActionName,
-  csrf: string,
-  hidden: Readonly<Record<string, string>>,
-  label: string,
-  fields: ReadonlyArray<Html> = []
-): Html =>
+type Hidden = Readonly<Record<string, string>>
+
+export const action = (name: ActionName, hidden: Hidden, label: string, fields: ReadonlyArray<Html> = []): Html =>
   html`<form method="post" action="${actionPath(name)}" class="action">
-    ${hiddenFields({ ...hidden, csrf })} ${fields}
+    ${hiddenFields(hidden)} ${fields}
     <button>${label}</button>
   </form>`
 
 export const actionPath = (name: string): `/${string}` => `/console/${name}`
 
-export const hiddenFields = (fields: Readonly<Record<string, string>>) =>
+export const hiddenFields = (fields: Hidden) =>
   Object.entries(fields).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)
 
 export const select = (

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { type Notice, type Session, withoutNotice } from "../http/auth/OperatorSessions.ts"
-import { type Cell, type Html, href, html, link } from "./Html.ts"
+import { type Fragment, href, html, link } from "./Html.ts"
 
 /** A page loads only the style sheet of the console: no script, no frame, nothing from another host. */
 const headers = {
@@ -49,7 +49,7 @@ const sections: ReadonlyArray<readonly [path: string, name: string]> = [
 
 export const pageResponse = (
   head: Head,
-  content: Cell | ReadonlyArray<Html>,
+  content: Fragment,
   status = 200
 ): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
   Effect.sync(() => {
@@ -59,7 +59,7 @@ export const pageResponse = (
     return url === undefined || session?.notice === undefined ? response : withoutNotice(response, url)
   })
 
-const layout = ({ project, session, title, url }: Head, content: Cell | ReadonlyArray<Html>) => {
+const layout = ({ project, session, title, url }: Head, content: Fragment) => {
   const refresh = url === undefined ? undefined : refreshOf(url)
   const notice = url === undefined ? undefined : session?.notice
   return html`<!doctype html>

@@ -12,6 +12,7 @@ import type { Session } from "../http/auth/OperatorSessions.ts"
 import {
   action,
   type Columns,
+  type Fragment,
   hiddenFields,
   href,
   html,
@@ -23,7 +24,6 @@ import {
   timeInput,
   timeSince
 } from "./Html.ts"
-import type { ActionName } from "../project/Actions.ts"
 import type { Kind } from "../project/History.ts"
 
 export const pageSize = 50
@@ -43,7 +43,7 @@ export interface Content {
   readonly title: string
   /** The project of the page. The header then has links to this project's pages. */
   readonly project?: ProjectId
-  readonly body: ReadonlyArray<Html>
+  readonly body: ReadonlyArray<Fragment>
   readonly status?: number
   /** If present, the browser is redirected to this URL and the page is not shown. */
   readonly elsewhere?: string | undefined
@@ -66,12 +66,8 @@ interface Parts {
   readonly project: Project
   readonly range: RangeByAge
   readonly time: Time
-  readonly submit: (
-    name: ActionName,
-    record: Readonly<Record<string, string>>,
-    label: string,
-    fields?: ReadonlyArray<Html>
-  ) => Html
+  /** Makes the form of an action of the project. */
+  readonly submit: typeof action
 }
 
 /** Makes a page for the project in the query. */
@@ -79,12 +75,14 @@ export const projectPage =
   <E, R>(content: (parts: Parts) => Effect.Effect<Content, E, R>) =>
   (sql: SqlClient.SqlClient, request: PageRequest): Effect.Effect<Content, E | PageError | SqlError.SqlError, R> =>
     Effect.gen(function* () {
-      const project = yield* projectOf(sql, request)
+      const id = textOf(request, "project")
+      const rows = yield* sql<Project>`SELECT project_id AS id, name FROM projects WHERE project_id = ${id}::text`
+      const project = rows[0] ?? (yield* notFound("project", id))
       const period = { since: yield* timeOf(request, "since"), until: yield* timeOf(request, "until") }
       const range = { after: textOf(request, "cursor"), limit: pageSize, ...period }
       const { csrf, now } = request.session
       const submit: Parts["submit"] = (name, record, ...shown) =>
-        action(name, csrf, { project: project.id, ...record }, ...shown)
+        action(name, { project: project.id, ...record, csrf }, ...shown)
       const page = yield* content({ sql, request, project, range, submit, time: timeSince(now) })
       return { ...page, project: project.id }
     })
@@ -107,23 +105,23 @@ export const listOf = <Row>(
   const isFull = found.items.length === pageSize
   const next = href(path, { ...Object.fromEntries(query), cursor: found.next })
   const project = query.get("project")
-  const fields =
-    range === undefined
-      ? filter
-      : [...filter, timeInput("Since", "since", range.since ?? null), timeInput("Until", "until", range.until ?? null)]
+  const times = range && [
+    timeInput("Since", "since", range.since ?? null),
+    timeInput("Until", "until", range.until ?? null)
+  ]
+  const fields = [...filter, ...(times ?? [])]
   return {
     title,
     body: [
       fields.length === 0
-        ? html``
+        ? null
         : html`<form method="get" action="${path}" class="filters">
             ${hiddenFields(project === null ? {} : { project })} ${fields}
             <button>Filter</button>
           </form>`,
       table(caption, columns, found.items, empty),
-      found.next === null
-        ? html``
-        : html`<p><a rel="next" href="${next}">${isFull ? "More" : `Search further: ${scanLimit} were read`}</a></p>`
+      found.next !== null &&
+        html`<p><a rel="next" href="${next}">${isFull ? "More" : `Search further: ${scanLimit} were read`}</a></p>`
     ]
   }
 }
@@ -144,15 +142,6 @@ export const traceLinks = Effect.map(Settings, ({ traceUrlTemplate }) => (traceI
   const template = Option.getOrUndefined(traceUrlTemplate)
   if (template === undefined || traceId === undefined) return undefined
   return html`<a href="${template.replaceAll("{traceId}", traceId)}" rel="noreferrer">Open the trace</a>`
-})
-
-const projectOf = Effect.fnUntraced(function* (
-  sql: SqlClient.SqlClient,
-  request: PageRequest
-): Effect.fn.Return<Project, PageError | SqlError.SqlError> {
-  const id = textOf(request, "project")
-  const rows = yield* sql<Project>`SELECT project_id AS id, name FROM projects WHERE project_id = ${id}::text`
-  return rows[0] ?? (yield* notFound("project", id))
 })
 
 export const textOf = ({ query }: PageRequest, name: string): string | null => query.get(name) || null

@@ -76,31 +76,28 @@ export const campaign = projectPage(
         </div>`,
         html`<h2>Recipients</h2>`,
         html`<p>${progressOf(row)}</p>`,
-        recipients === 0
-          ? html``
-          : facts({
-              Recipients: recipients,
-              "Not settled": pending,
-              Sent: sent,
-              Failed: failed,
-              "Of unknown outcome": link("/console/messages", { ...of, status: "unknown" }, String(unknown)),
-              Skipped: skipped
-            }),
-        ...(failed === 0
-          ? []
-          : [
-              html`<h2>Failures</h2>`,
-              table(
-                `The most frequent reasons for which ${plural(failed, "recipient", "recipients")} failed`,
-                {
-                  Reason: ({ errorCode: reason }) => link(failedPath, { ...of, reason }, reason),
-                  Recipients: ({ count }) => count
-                },
-                row.progress.failures,
-                "The reasons were not recorded."
-              ),
-              html`<p>${link(failedPath, of, "All failed recipients")}</p>`
-            ])
+        recipients > 0 &&
+          facts({
+            Recipients: recipients,
+            "Not settled": pending,
+            Sent: sent,
+            Failed: failed,
+            "Of unknown outcome": link("/console/messages", { ...of, status: "unknown" }, String(unknown)),
+            Skipped: skipped
+          }),
+        failed > 0 && [
+          html`<h2>Failures</h2>`,
+          table(
+            `The most frequent reasons for which ${plural(failed, "recipient", "recipients")} failed`,
+            {
+              Reason: ({ errorCode: reason }) => link(failedPath, { ...of, reason }, reason),
+              Recipients: ({ count }) => count
+            },
+            row.progress.failures,
+            "The reasons were not recorded."
+          ),
+          html`<p>${link(failedPath, of, "All failed recipients")}</p>`
+        ]
       ]
     }
   })

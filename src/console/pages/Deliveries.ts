@@ -98,7 +98,7 @@ export const delivery = projectPage(
           History: historyLink("delivery", { projectId: project.id, id: row.id }),
           Trace: (yield* traceLinks)(spanOf(row.traceparent)?.traceId)
         }),
-        ...(row.status === "dead" ? [submit("delivery.retry", { delivery: row.id }, "Retry this delivery")] : []),
+        row.status === "dead" && submit("delivery.retry", { delivery: row.id }, "Retry this delivery"),
         html`<h2>Attempts</h2>`,
         table(
           "Attempts, oldest first",
@@ -114,15 +114,13 @@ export const delivery = projectPage(
           attempts,
           "No attempt has ended yet."
         ),
-        ...(last === undefined
-          ? []
-          : [
-              html`<h2>Request</h2>`,
-              block(
-                `Headers of attempt ${last.number}. The signature and the span of the attempt are cut, and headers that a caller has added are left out.`,
-                headersAt(row, last.startedAt)
-              )
-            ]),
+        last && [
+          html`<h2>Request</h2>`,
+          block(
+            `Headers of attempt ${last.number}. The signature and the span of the attempt are cut, and headers that a caller has added are left out.`,
+            headersAt(row, last.startedAt)
+          )
+        ],
         html`<h2>Event</h2>`,
         facts({
           Event: recordLink("event", project.id, row.eventId),

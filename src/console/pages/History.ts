@@ -45,7 +45,7 @@ export const history = projectPage(
       title: `${kind.charAt(0).toUpperCase()}${kind.slice(1)} ${id}`,
       body: [
         facts({ Id: idOf(id), Name: record.name }),
-        ...(kind === "key" && !isRevoked ? [submit("key.revoke", { key: id }, "Revoke the key")] : []),
+        kind === "key" && !isRevoked && submit("key.revoke", { key: id }, "Revoke the key"),
         html`<h2>Commands</h2>`,
         table(
           `Commands of the API, ${kind === "key" ? `if among the newest ${scanLimit} of the project, ` : ""}${newest}`,
@@ -53,9 +53,7 @@ export const history = projectPage(
           commands,
           "No command is stored: it was none, or its time has passed."
         ),
-        ...(actions.length === 0
-          ? []
-          : [table(`Actions of operators, ${newest}`, entryColumns(project, time), actions, "")]),
+        actions.length > 0 && table(`Actions of operators, ${newest}`, entryColumns(project, time), actions, ""),
         html`<h2>Events</h2>`,
         table(
           `Events, ${newest}`,
@@ -67,9 +65,7 @@ export const history = projectPage(
           events,
           "No event is stored."
         ),
-        ...events.flatMap(({ data }) =>
-          data === null ? [] : [block("Data of the event", JSON.stringify(JSON.parse(data), null, 2))]
-        ),
+        events.map(({ data }) => data && block("Data of the event", JSON.stringify(JSON.parse(data), null, 2))),
         html`<h2>Deliveries of these events</h2>`,
         table(
           `Deliveries of these events, ${newest}`,
@@ -127,7 +123,7 @@ export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, req
         rows,
         "No record. A request that changed nothing is not stored: the log may have it."
       ),
-      ...(project === null ? [] : [link("/console/search", { q: start }, "Search all projects")])
+      project !== null && link("/console/search", { q: start }, "Search all projects")
     ]
   }
 })

@@ -65,22 +65,20 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
         workers,
         "No worker runs. Start a process with --role worker or --role all."
       ),
-      ...(due[0]?.behind
-        ? [
-            html`<h2>Endpoints that are behind</h2>`,
-            table(
-              `Endpoints that ask for no pause and have a delivery due for more than a minute, the longest first, at most ${maxEndpoints}`,
-              {
-                ...named,
-                "In flight": { number: ({ inFlight }) => inFlight },
-                "Last success": ({ lastSuccessAt }) => time(lastSuccessAt),
-                "Oldest due delivery": { number: ({ dueSeconds }) => duration(dueSeconds) }
-              },
-              due.filter(({ condition }) => condition === "behind"),
-              ""
-            )
-          ]
-        : []),
+      (due[0]?.behind ?? 0) > 0 && [
+        html`<h2>Endpoints that are behind</h2>`,
+        table(
+          `Endpoints that ask for no pause and have a delivery due for more than a minute, the longest first, at most ${maxEndpoints}`,
+          {
+            ...named,
+            "In flight": { number: ({ inFlight }) => inFlight },
+            "Last success": ({ lastSuccessAt }) => time(lastSuccessAt),
+            "Oldest due delivery": { number: ({ dueSeconds }) => duration(dueSeconds) }
+          },
+          due.filter(({ condition }) => condition === "behind"),
+          ""
+        )
+      ],
       html`<h2>Endpoints that fail</h2>`,
       table(
         `Failing endpoints, the longest first, at most ${maxEndpoints}`,
@@ -111,25 +109,23 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
         projects.slice(0, maxProjects),
         "Nothing waits for an operator."
       ),
-      ...(refused.length === 0
-        ? []
-        : [
-            html`<h2>Requests that were refused</h2>`,
-            table(
-              `Keys with the most requests that were refused in the last day, at most ${maxShown}`,
-              {
-                Key: ({ keyId, keyName, projectId: project }) => html`${keyName} ${recordLink("key", project, keyId)}`,
-                Project: projectLink,
-                Status: ({ status }) => `${status} ${meanings[status] ?? ""}`,
-                Requests: ({ count }) => count,
-                "Last counted": ({ lastAt }) => time(lastAt)
-              },
-              refused,
-              ""
-            )
-          ]),
+      refused.length > 0 && [
+        html`<h2>Requests that were refused</h2>`,
+        table(
+          `Keys with the most requests that were refused in the last day, at most ${maxShown}`,
+          {
+            Key: ({ keyId, keyName, projectId: project }) => html`${keyName} ${recordLink("key", project, keyId)}`,
+            Project: projectLink,
+            Status: ({ status }) => `${status} ${meanings[status] ?? ""}`,
+            Requests: ({ count }) => count,
+            "Last counted": ({ lastAt }) => time(lastAt)
+          },
+          refused,
+          ""
+        )
+      ],
       html`<h2>Deliveries</h2>`,
-      ...(yield* attemptCharts(sql, request, null))
+      yield* attemptCharts(sql, request, null)
     ]
   }
 })

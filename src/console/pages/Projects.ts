@@ -51,8 +51,8 @@ export const project = projectPage(
     const attempts = yield* attemptCharts(sql, request, project.id)
     const [{ state } = { state: null }] = yield* sql<{ readonly state: State | null }>`
       SELECT move_state AS state FROM projects WHERE project_id = ${project.id}`
-    const move = state === null ? html`` : html`<p class="busy">${progressOf[state]}</p>`
-    return { ...webhooks, body: [move, ...attempts, html`<h2>Webhooks</h2>`, ...webhooks.body] }
+    const move = state && html`<p class="busy">${progressOf[state]}</p>`
+    return { ...webhooks, body: [move, attempts, html`<h2>Webhooks</h2>`, webhooks.body] }
   })
 )
 

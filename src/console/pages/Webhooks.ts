@@ -67,9 +67,8 @@ export const webhook = projectPage(
           "Parked until": time(row.parkedUntil) ?? undefined,
           "Resting until (Retry-After)": time(row.restingUntil) ?? undefined
         }),
-        ...(row.lastFailure?.responseBody
-          ? [block("The beginning of the answer to the attempt that failed last", row.lastFailure.responseBody)]
-          : []),
+        row.lastFailure?.responseBody &&
+          block("The beginning of the answer to the attempt that failed last", row.lastFailure.responseBody),
         html`<h2>Secrets</h2>`,
         table(
           "Secrets that sign deliveries now",
