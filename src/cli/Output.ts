@@ -84,14 +84,8 @@ export const table = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
   const widths = (cells[0] ?? []).map((_, i) =>
     cells.reduce((widest, row) => Math.max(widest, CliOutput.displayWidth(row[i] ?? "")), 0)
   )
-  return cells
-    .map((row) =>
-      row
-        .map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - CliOutput.displayWidth(cell)))
-        .join("  ")
-        .trimEnd()
-    )
-    .join("\n")
+  const padded = (cell: string, i: number) => cell + " ".repeat((widths[i] ?? 0) - CliOutput.displayWidth(cell))
+  return cells.map((row) => row.map(padded).join("  ").trimEnd()).join("\n")
 }
 
 const cellOf = (value: unknown): string => {

@@ -11,12 +11,8 @@ export const maxProjects = 20
 /** Maximum of each count, so that a long backlog is not read to its end. */
 export const maxCount = 10_000
 
-export interface Waiting {
+export interface Waiting extends Readonly<Record<keyof typeof words, number>> {
   readonly projectId: string
-  readonly dead: number
-  readonly unknown: number
-  readonly disabled: number
-  readonly paused: number
   /** Whether `maxCount` messages of unknown outcome were read, so that there may be more. */
   readonly hasMore: boolean
 }

@@ -64,10 +64,7 @@ export const doctor = Command.make(
 ).pipe(
   described(
     "Check settings, database, migrations, clock, keys, workers, what waits, keys that end soon, Redis and telemetry, and advise what to do. Exit status 1 if a check fails",
-    {
-      "": "",
-      "DATABASE_URL=postgres://… SECRET_KEY=… --json": "For a script"
-    }
+    { "": "", "DATABASE_URL=postgres://… SECRET_KEY=… --json": "For a script" }
   )
 )
 

@@ -110,14 +110,13 @@ const codeOf = (error: unknown): string | undefined =>
       ? codeOf(error.cause)
       : undefined
 
-/** A received delivery. It has no event if its body is not a JSON object. */
 interface Received {
   readonly bytes: Uint8Array
   readonly headers: Readonly<Record<string, string>>
-  readonly event: Option.Option<object>
 }
 
-const eventOf = (bytes: Uint8Array): Option.Option<object> =>
+/** Returns the event of a delivery, or none if its body is not a JSON object. */
+const eventOf = ({ bytes }: Received): Option.Option<object> =>
   Option.liftThrowable((): unknown => JSON.parse(new TextDecoder().decode(bytes)))().pipe(
     Option.filter(Predicate.isObject)
   )
@@ -181,9 +180,17 @@ interface Options {
 export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
   const attemptOf = makeAttempts()
   let failures = fail
-  const receive = Effect.fnUntraced(function* (received: Received) {
-    const { event, headers } = received
-    const id = headers["webhook-id"] ?? "-"
+  return Effect.gen(function* () {
+    const request = yield* HttpServerRequest.HttpServerRequest
+    // A page of a web site could send what is forwarded: browsers add `Origin`, and a name that leads to the loopback is in `Host`.
+    if (request.headers["origin"] !== undefined || !isLoopbackHost(request.headers["host"] ?? ""))
+      return HttpServerResponse.empty({ status: 403 })
+    if (request.method !== "POST") return HttpServerResponse.empty({ status: 405, headers: { allow: "POST" } })
+    const body = yield* Effect.result(request.arrayBuffer)
+    if (body._tag === "Failure") return HttpServerResponse.empty({ status: 413, headers: { connection: "close" } })
+    const received = { bytes: new Uint8Array(body.success), headers: request.headers }
+    const event = eventOf(received)
+    const id = request.headers["webhook-id"] ?? "-"
     const attempt = attemptOf(id)
     const verified = yield* verification(secret, received)
     const isRefused = verified.startsWith("not")
@@ -211,16 +218,5 @@ export const receiver = ({ fail, forwardTo, json, secret }: Options) => {
         ? Console.error(line)
         : Console.log(line)
     return HttpServerResponse.empty({ status })
-  })
-  return Effect.gen(function* () {
-    const request = yield* HttpServerRequest.HttpServerRequest
-    // A page of a web site could send what is forwarded: browsers add `Origin`, and a name that leads to the loopback is in `Host`.
-    if (request.headers["origin"] !== undefined || !isLoopbackHost(request.headers["host"] ?? ""))
-      return HttpServerResponse.empty({ status: 403 })
-    if (request.method !== "POST") return HttpServerResponse.empty({ status: 405, headers: { allow: "POST" } })
-    const body = yield* Effect.result(request.arrayBuffer)
-    if (body._tag === "Failure") return HttpServerResponse.empty({ status: 413, headers: { connection: "close" } })
-    const bytes = new Uint8Array(body.success)
-    return yield* receive({ bytes, headers: request.headers, event: eventOf(bytes) })
   }).pipe(Effect.provideService(HttpServerRequest.MaxBodySize, maxBodySize))
 }

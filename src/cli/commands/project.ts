@@ -5,14 +5,13 @@ import { constants } from "node:buffer"
 import * as Moves from "../../cells/Moves.ts"
 import { DatabaseUrl } from "../../sql/Connections.ts"
 import { recordServiceAction } from "../../operators/Audit.ts"
-import { plural } from "../../platform/Text.ts"
 import { SecretBox } from "../../secrets/SecretBox.ts"
 import { exportProject, type ExportReport } from "../../project/Exports.ts"
 import { jsonSchema } from "../../project/ProjectFile.ts"
 import { removeProject } from "../../project/Offboarding.ts"
 import { applyProject, type ApplyReport, listProjects } from "../../project/Projects.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { cli } from "../../platform/Text.ts"
+import { cli, plural } from "../../platform/Text.ts"
 import { url } from "../../platform/Settings/Formats.ts"
 import { sealedTables } from "../../service/StoredData.ts"
 import { decodeProjectId } from "../../operators/Refusals.ts"
@@ -92,10 +91,7 @@ const schema = Command.make("schema", { json: Flags.json }, () =>
 
 const remove = Command.make(
   "delete",
-  {
-    ...Flags.ofProject,
-    confirm: Flags.id("confirm", "The project's id again (required): a deletion can't be undone")
-  },
+  { ...Flags.ofProject, confirm: Flags.id("confirm", "The project's id again (required): a deletion can't be undone") },
   Effect.fn(function* ({ confirm, json, project }) {
     if (confirm !== project) return yield* unconfirmed(confirm)
     const projectId = yield* decodeProjectId(project)

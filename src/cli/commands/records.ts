@@ -97,10 +97,7 @@ const create = Command.make(
 
 const complete = Command.make(
   "complete",
-  {
-    ...Flags.ofProject,
-    taskId: Flags.id("task", "The task's id (required)")
-  },
+  { ...Flags.ofProject, taskId: Flags.id("task", "The task's id (required)") },
   Effect.fn(function* ({ json, project, taskId }) {
     const projectId = yield* decodeProjectId(project)
     yield* completeTask(projectId, taskId)

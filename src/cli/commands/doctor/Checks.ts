@@ -56,11 +56,6 @@ interface Server {
   readonly isSortedAnew: boolean
 }
 
-/** Limits of the statements of `doctor`, so that it answers while another session holds a lock. */
-const limit = (sql: SqlClient.SqlClient) => sql`
-  SELECT set_config('lock_timeout', '3s', false), set_config('statement_timeout', '10s', false),
-    set_config('work_mem', '64kB', false)`
-
 /** Returns PostgreSQL's reason if its disk is full: 14 MB, more than `work_mem`, are written there and removed. */
 const refusalOf = (sql: SqlClient.SqlClient) =>
   sql`SELECT count(*) FROM generate_series(1, 1000000)`.pipe(
@@ -72,20 +67,18 @@ const refusalOf = (sql: SqlClient.SqlClient) =>
 export const database = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const { databaseDirectUrl, databaseMaxConnections, databaseUrl } = yield* Settings
-  yield* limit(sql)
+  // Limits of all statements of `doctor`, so that it answers while another session holds a lock.
+  yield* sql`
+    SELECT set_config('lock_timeout', '3s', false), set_config('statement_timeout', '10s', false),
+      set_config('work_mem', '64kB', false)`
   const [server] = yield* sql<Server>`
     SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
       current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS role,
       datcollversion IS NOT NULL AND datcollversion IS DISTINCT FROM pg_database_collation_actual_version(oid) AS "isSortedAnew"
     FROM pg_database WHERE datname = current_database()`
   if (server === undefined) return failed("PostgreSQL does not report its version", "Read its log.")
-  const where = Option.match(
-    Option.orElse(databaseDirectUrl, () => databaseUrl),
-    {
-      onNone: () => "embedded",
-      onSome: (url) => new URL(Redacted.value(url)).host
-    }
-  )
+  const url = Option.orElse(databaseDirectUrl, () => databaseUrl)
+  const where = Option.match(url, { onNone: () => "embedded", onSome: (url) => new URL(Redacted.value(url)).host })
   const name = `PostgreSQL ${server.version} (${where})`
   if (server.number < 150_000) return failed(`${name} is too old`, "Use PostgreSQL 15 or later.")
   if (server.role) return failed(`${name} is a standby`, "Point DATABASE_URL at the primary.")
@@ -115,14 +108,11 @@ export const pooler = Effect.gen(function* () {
   if (Option.isNone(databaseDirectUrl)) return ok("none: DATABASE_URL leads to PostgreSQL itself")
   const direct = yield* SqlClient.SqlClient
   const pooled = Context.get(yield* Layer.build(clients.reads), SqlClient.SqlClient)
-  const identity = (sql: SqlClient.SqlClient) => sql<{ id: string }>`SELECT ${databaseIdentity(sql)} AS id`
-  const [[there], [here]] = yield* Effect.all([identity(direct), identity(pooled)])
-  if (there?.id !== here?.id) {
+  const read = (sql: SqlClient.SqlClient) => sql<{ id: string; found: boolean }>`
+    SELECT ${databaseIdentity(sql)} AS id, to_regclass('applied_migrations') IS NOT NULL AS found`
+  const [[fromServer], [fromPooler]] = yield* Effect.all([read(direct), read(pooled)])
+  if (fromServer?.id !== fromPooler?.id)
     return failed("DATABASE_URL and DATABASE_DIRECT_URL lead to different databases", "Correct one of them.")
-  }
-  const tables = (sql: SqlClient.SqlClient) => sql<{ found: boolean }>`
-    SELECT to_regclass('applied_migrations') IS NOT NULL AS found`
-  const [[fromServer], [fromPooler]] = yield* Effect.all([tables(direct), tables(pooled)])
   return fromServer?.found === true && fromPooler?.found !== true
     ? failed(
         "The tables are not found through the pooler",
@@ -191,13 +181,8 @@ export const limiter = Effect.gen(function* () {
     // The store connects in the background, so the first pings may fail.
     Effect.retry({ schedule: Schedule.spaced(Duration.millis(100)), times: 20 }),
     Effect.as(ok(`Redis answers (${host})`)),
-    Effect.catchTag("LimiterUnavailable", () =>
-      Effect.succeed(
-        failed(
-          `Redis does not answer (${host})`,
-          "Check REDIS_URL, and that Redis runs and takes connections from here."
-        )
-      )
+    Effect.orElseSucceed(() =>
+      failed(`Redis does not answer (${host})`, "Check REDIS_URL, and that Redis runs and takes connections from here.")
     ),
     Effect.provide(RateLimits.layer)
   )
