@@ -32,8 +32,7 @@ interface Outcome {
 type ActionError = ProjectUnknown | Refused | ServiceUnavailable | SqlError.SqlError | Schema.SchemaError
 export type ActionServices = SqlClient.SqlClient | Mutations | Notifier | Operator | Sender | SecretBox
 
-type Asked = Effect.Effect<Question, ActionError, ActionServices>
-type Done = Effect.Effect<Outcome, ActionError, ActionServices>
+type Acting<A> = Effect.Effect<A, ActionError, ActionServices>
 type Texts = Readonly<Record<string, Schema.Codec<unknown, string>>>
 
 interface Definition<Fields extends Texts> {
@@ -46,8 +45,8 @@ interface Definition<Fields extends Texts> {
   readonly descriptions: { readonly [Name in keyof Fields]: string }
   readonly defaults?: { readonly [Name in keyof Fields]?: string }
   /** Present if the action ends or sends something that cannot be taken back. */
-  readonly question?: (given: Given<Fields>) => Asked
-  readonly run: (given: Given<Fields>) => Done
+  readonly question?: (given: Given<Fields>) => Acting<Question>
+  readonly run: (given: Given<Fields>) => Acting<Outcome>
 }
 
 type Given<Fields extends Texts> = Schema.Struct<Fields>["Type"] & {

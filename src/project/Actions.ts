@@ -41,14 +41,6 @@ const EventTypes = Schema.String.pipe(
   Schema.decodeTo(Schema.Array(Schema.Literals(eventTypes)))
 )
 
-const replayFields = {
-  installation: Schema.String,
-  since: Instant,
-  until: Instant,
-  type: EventTypes,
-  status: Schema.Literals(replayFilters)
-}
-
 /** `effect`: what happens to the recipients that have no final state yet. */
 const campaignCommand = (operation: Exclude<Operation, "retry_failed">, effect: string) => {
   const label = operationLabels[operation]
@@ -100,14 +92,10 @@ export const actions = {
       const answer = yield* sendTestEvent(projectId, installation)
       const { durationMs, errorCode, status } = answer
       const isFailure = status === null || status < 200 || status > 299
+      const title = `The test event was ${isFailure ? "not " : ""}delivered`
       const result =
         status === null ? `There was no answer: ${errorCode}` : `The endpoint answered with status ${status}`
-      return {
-        title: `The test event was ${isFailure ? "not " : ""}delivered`,
-        message: `${result}, after ${durationMs} ms.`,
-        document: answer,
-        isFailure
-      }
+      return { title, message: `${result}, after ${durationMs} ms.`, document: answer, isFailure }
     })
   }),
   "webhook.enable": action({
@@ -204,18 +192,21 @@ export const actions = {
       const retried = yield* commandCampaign(projectId, campaign, "retry_failed", once)
       const { name, status } = yield* showCampaign(projectId, campaign)
       const message = `${retried === null ? "The failed recipients" : plural(retried, "recipient", "recipients")} of the campaign ${name} get another message. It is ${status}.`
-      return {
-        title: retried === 0 ? "There is no recipient to retry" : "The failed recipients are retried",
-        message,
-        document: { campaignId: campaign, status, retried }
-      }
+      const title = retried === 0 ? "There is no recipient to retry" : "The failed recipients are retried"
+      return { title, message, document: { campaignId: campaign, status, retried } }
     })
   }),
   "replay.start": action({
     command: "deliveries replay",
     description: "Send stored events of a period to a webhook again, the oldest first",
     target: "installation",
-    fields: replayFields,
+    fields: {
+      installation: Schema.String,
+      since: Instant,
+      until: Instant,
+      type: EventTypes,
+      status: Schema.Literals(replayFilters)
+    },
     descriptions: {
       installation: "The installation's id",
       since: "Only events of this time or later, such as 2026-12-01T09:00:00Z",
@@ -234,11 +225,8 @@ export const actions = {
       }[status]
       const paused = state === "parked" || state === "resting" ? ` Its endpoint is ${state}, so they wait.` : ""
       const held = enabled ? paused : " The webhook is disabled: enable it first."
-      return {
-        title: `Replay ${status} events to ${installation}?`,
-        message: `The events since ${since} and before ${until} ${which} are sent again to ${endpointUrl}, the oldest first: ${types.join(", ") || "none, as the webhook subscribes to no such type"}.${held}`,
-        label: "Start the replay"
-      }
+      const message = `The events since ${since} and before ${until} ${which} are sent again to ${endpointUrl}, the oldest first: ${types.join(", ") || "none, as the webhook subscribes to no such type"}.${held}`
+      return { title: `Replay ${status} events to ${installation}?`, message, label: "Start the replay" }
     }),
     run: Effect.fnUntraced(function* ({ installation, once, projectId, since, status, type, until }) {
       const asked = { since, until, status, ...(type.length === 0 ? {} : { eventTypes: type }) }
@@ -252,11 +240,8 @@ export const actions = {
     ...on("key"),
     question: Effect.fnUntraced(function* ({ key, projectId }) {
       const name = yield* keyNamed(projectId, key)
-      return {
-        title: `Revoke the key ${name}?`,
-        message: `Every request with the token of ${key} is refused from the next second on. A key that is revoked stays so.`,
-        label: "Revoke the key"
-      }
+      const message = `Every request with the token of ${key} is refused from the next second on. A key that is revoked stays so.`
+      return { title: `Revoke the key ${name}?`, message, label: "Revoke the key" }
     }),
     run: Effect.fnUntraced(function* ({ key, projectId }) {
       const message = `Requests with the token of ${yield* keyNamed(projectId, key)} (${key}) are refused.`
@@ -269,11 +254,8 @@ export const actions = {
     ...on("replay"),
     question: Effect.fnUntraced(function* ({ projectId, replay }) {
       const { installationId, made, since, until } = yield* showReplay(projectId, replay)
-      return {
-        title: `Cancel the replay ${replay} to ${installationId}?`,
-        message: `It makes no more deliveries of the events since ${since} and before ${until}; the ${made} that it has made are sent. A cancelled replay cannot be resumed.`,
-        label: "Cancel the replay"
-      }
+      const message = `It makes no more deliveries of the events since ${since} and before ${until}; the ${made} that it has made are sent. A cancelled replay cannot be resumed.`
+      return { title: `Cancel the replay ${replay} to ${installationId}?`, message, label: "Cancel the replay" }
     }),
     run: Effect.fnUntraced(function* ({ projectId, replay }) {
       const cancelled = yield* cancelReplay(projectId, replay)
