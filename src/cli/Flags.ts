@@ -8,8 +8,10 @@ import { DurationText, integer as integerText } from "../platform/Settings/Forma
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withoutNegation, Flag.withDefault(false), Flag.withDescription(description))
 
-export const id = (name: string, description: string) =>
-  Flag.String(name).pipe(Flag.withMetavar("ID"), Flag.withDescription(description))
+export const text = (name: string, metavar: string, description: string, given = Flag.String(name)) =>
+  given.pipe(Flag.withMetavar(metavar), Flag.withDescription(description))
+
+export const id = (name: string, description: string) => text(name, "ID", description)
 
 /** A flag that may be left out, such as one that restricts a list: null if it is not given. */
 export const filter = <A>(flag: Flag.Flag<A>): Flag.Flag<A | null> =>
@@ -21,9 +23,7 @@ export const choice = <const Choice extends string>(
   description: string
 ) => filter(Flag.Literals(name, choices).pipe(Flag.withMetavar(name.toUpperCase()), Flag.withDescription(description)))
 
-/** A filter by an error code or a status. */
-export const code = (name: string, description: string) =>
-  filter(Flag.String(name).pipe(Flag.withMetavar("CODE"), Flag.withDescription(description)))
+export const code = (name: string, description: string) => filter(text(name, "CODE", description))
 
 export const json = toggle("json", "Print one JSON document")
 
@@ -33,8 +33,11 @@ export const ofProject = { json, project: id("project", "The project's id (requi
 export const decodedFlag = <A>(
   name: string,
   schema: Schema.Codec<A, string>,
-  given: Flag.Flag<string> = Flag.String(name)
-): Flag.Flag<A> => given.pipe(Flag.mapEffect((value) => decodeFlag(name, schema, value)))
+  metavar: string,
+  description: string,
+  given?: Flag.Flag<string>
+): Flag.Flag<A> =>
+  text(name, metavar, description, given).pipe(Flag.mapEffect((value) => decodeFlag(name, schema, value)))
 
 const decodeFlag = <A>(name: string, schema: Schema.Codec<A, string>, value: string) =>
   Effect.mapError(Schema.decodeUnknownEffect(schema)(value), ({ issue }) => {
@@ -47,25 +50,19 @@ export const checkedFlag = (name: string, schema: Schema.Codec<unknown, string>)
   Flag.String(name).pipe(Flag.mapEffect((value) => Effect.as(decodeFlag(name, schema, value), value)))
 
 export const time = (name: string, description: string): Flag.Flag<Date> =>
-  decodedFlag(name, Instant).pipe(
-    Flag.withMetavar("TIME"),
-    Flag.withDescription(`${description}: RFC 3339, such as 2026-12-01T09:00:00Z`),
+  decodedFlag(name, Instant, "TIME", `${description}: RFC 3339, such as 2026-12-01T09:00:00Z`).pipe(
     Flag.map((text) => new Date(text))
   )
 
-export const integer = (name: string, min: number, max: number) =>
-  decodedFlag(name, integerText(min, max)).pipe(Flag.withMetavar("NUMBER"))
+export const integer = (name: string, min: number, max: number, description: string) =>
+  decodedFlag(name, integerText(min, max), "NUMBER", description)
 
 /** The flags that select a page of a list. The value of `flag` is the `next` of the previous page. */
 const rangeWith = <Name extends "before" | "after">(flag: Name, description: string) => ({
-  limit: integer("limit", 1, 1_000).pipe(
-    Flag.withDescription("Maximum number of items, at most 1000; 100 if not given"),
+  limit: integer("limit", 1, 1_000, "Maximum number of items, at most 1000; 100 if not given").pipe(
     Flag.withDefault(100)
   ),
-  after: id(flag, description).pipe(
-    Flag.map((id): string | null => id),
-    Flag.withDefault(null)
-  )
+  after: filter(id(flag, description))
 })
 
 export const range = rangeWith("before", "Only items older than this one: the `next` of the page before")
@@ -79,5 +76,4 @@ export const rangeByAge = {
 
 export const rangeById = rangeWith("after", "Only items after this one: the `next` of the page before")
 
-/** A duration flag: `90d`, `24h`, `5s`. */
-export const duration = (name: string) => decodedFlag(name, DurationText).pipe(Flag.withMetavar("DURATION"))
+export const duration = (name: string, description: string) => decodedFlag(name, DurationText, "DURATION", description)

@@ -25,17 +25,13 @@ const issue = Command.make(
   "issue",
   {
     ...Flags.ofProject,
-    name: Flags.decodedFlag("name", text(1, 160)).pipe(
-      Flag.withMetavar("NAME"),
-      Flag.withDescription("The purpose of the key (required)")
-    ),
+    name: Flags.decodedFlag("name", text(1, 160), "NAME", "The purpose of the key (required)"),
     scopes: Flag.Literals("scope", [...scopes, "all"]).pipe(
       Flag.withMetavar("SCOPE"),
       Flag.withDescription("A scope of the key (required): repeat the flag for each scope, or give all"),
       Flag.atLeast(1)
     ),
-    expiresIn: Flags.duration("expires-in").pipe(
-      Flag.withDescription("Lifetime of the key, at most 366d; 90d if not given"),
+    expiresIn: Flags.duration("expires-in", "Lifetime of the key, at most 366d; 90d if not given").pipe(
       Flag.withDefault(defaultLifetime)
     ),
     member: Flags.filter(Flags.id("member", "Binds the key to an active member of the project"))
@@ -90,8 +86,7 @@ const rotate = Command.make(
   {
     json: Flags.json,
     key,
-    grace: Flags.duration("grace").pipe(
-      Flag.withDescription("Time for which the old token is still accepted; 24h if not given"),
+    grace: Flags.duration("grace", "Time for which the old token is still accepted; 24h if not given").pipe(
       Flag.withDefault(Duration.hours(24))
     )
   },
@@ -134,9 +129,7 @@ const columnsOf = (key: ApiKey) => ({
 const noAdminPort =
   "ADMIN_PORT is not set, or 0: the console has no known address. Set it for the service and for this command"
 
-/**
- * Finds the address of the admin server in the settings, otherwise in the file that a service with an embedded database writes.
- */
+/** Finds the address of the admin server in the settings, otherwise in the file that a service with an embedded database writes. */
 const findServer = Effect.gen(function* () {
   const { adminHost, adminPort, dataDir, databaseUrl } = yield* Settings
   if (Option.isSome(adminPort) && adminPort.value !== 0) return adminUrl(adminHost, adminPort.value)

@@ -57,20 +57,22 @@ export const listen = Command.make(
     json: Flags.json.pipe(
       Flag.withDescription("Print each event as one line of JSON; everything else goes to standard error")
     ),
-    port: Flags.integer("port", 0, 65_535).pipe(
-      Flag.withDescription(`The port; ${usualPort} if not given, or a free one if that is taken`),
+    port: Flags.integer("port", 0, 65_535, `The port; ${usualPort} if not given, or a free one if that is taken`).pipe(
       Flag.optional
     ),
-    forwardTo: Flags.decodedFlag("forward-to", url("http:", "https:")).pipe(
-      Flag.withMetavar("URL"),
-      Flag.withDescription("Send each accepted delivery on to this URL, with its signature"),
-      Flag.optional
-    ),
+    forwardTo: Flags.decodedFlag(
+      "forward-to",
+      url("http:", "https:"),
+      "URL",
+      "Send each accepted delivery on to this URL, with its signature"
+    ).pipe(Flag.optional),
     secret,
-    fail: Flags.integer("fail", 0, 1_000_000).pipe(
-      Flag.withDescription("Number of deliveries to answer with 500 first, so that they are retried; 0 if not given"),
-      Flag.withDefault(0)
-    )
+    fail: Flags.integer(
+      "fail",
+      0,
+      1_000_000,
+      "Number of deliveries to answer with 500 first, so that they are retried; 0 if not given"
+    ).pipe(Flag.withDefault(0))
   },
   Effect.fn(
     function* ({ port, ...options }) {

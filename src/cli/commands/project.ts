@@ -6,10 +6,10 @@ import * as Moves from "../../cells/Moves.ts"
 import { DatabaseUrl } from "../../sql/Connections.ts"
 import { recordServiceAction } from "../../operators/Audit.ts"
 import { SecretBox } from "../../secrets/SecretBox.ts"
-import { exportProject, type ExportReport } from "../../project/Exports.ts"
+import { exportProject } from "../../project/Exports.ts"
 import { jsonSchema } from "../../project/ProjectFile.ts"
 import { removeProject } from "../../project/Offboarding.ts"
-import { applyProject, type ApplyReport, listProjects } from "../../project/Projects.ts"
+import { applyProject, listProjects } from "../../project/Projects.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { cli, plural } from "../../platform/Text.ts"
 import { url } from "../../platform/Settings/Formats.ts"
@@ -35,7 +35,14 @@ const apply = Command.make(
       Effect.provide(SecretBox.layerOfSettings),
       (applied) => onNewDatabase(Effect.andThen(migrated, applied))
     )
-    yield* answer(json, report, summary(report))
+    const { created, projectId, unchanged, updated } = report
+    const rows = Object.entries(unchanged).map(([member, unchanged]) => ({
+      member,
+      created: created[member] ?? 0,
+      updated: updated[member] ?? 0,
+      unchanged
+    }))
+    yield* answer(json, report, `Project ${projectId} is as the file says.\n\n${tableOf(rows)}`)
   })
 ).pipe(
   described("Create or update a project and its records. If anything in the file is wrong, nothing is written", {
@@ -59,11 +66,7 @@ const exportCommand = Command.make(
   "export",
   {
     ...Flags.ofProject,
-    output: Flag.String("output").pipe(
-      Flag.withMetavar("FILE"),
-      Flag.withDescription("The file to write or replace; standard output if not given"),
-      Flag.optional
-    )
+    output: Flag.optional(Flags.text("output", "FILE", "The file to write or replace; standard output if not given"))
   },
   Effect.fn(function* ({ json, output, project }) {
     const projectId = yield* decodeProjectId(project)
@@ -73,7 +76,9 @@ const exportCommand = Command.make(
       onMigratedDatabase
     )
     // Without `--output`, standard output contains the project file, so no report is printed.
-    if (Option.isSome(output) && report !== undefined) yield* answer(json, report, exportReport(output.value, report))
+    if (Option.isNone(output) || report === undefined) return
+    const table = tableOf(Object.entries(report.records).map(([member, records]) => ({ member, records })))
+    yield* answer(json, report, `Project ${report.projectId} is in ${output.value}.\n\n${table}`)
   })
 ).pipe(
   described(
@@ -112,27 +117,25 @@ const remove = Command.make(
 )
 
 /** A flag or an environment variable: the list of processes would show the password in a URL that is given as a flag. */
-const databaseUrl = (name: string, variable: string) => {
-  const given = Flag.String(name).pipe(
-    Flag.withFallbackConfig(Config.NonEmptyString(variable)),
-    Flag.withMetavar("URL")
-  )
-  return Flags.decodedFlag(name, url("postgres:", "postgresql:"), given)
+const databaseUrl = (name: string, variable: string, description: string) => {
+  const given = Flag.withFallbackConfig(Flag.String(name), Config.NonEmptyString(variable))
+  return Flags.decodedFlag(name, url("postgres:", "postgresql:"), "URL", description, given)
 }
 
 const moveCommand = Command.make(
   "move",
   {
     ...Flags.ofProject,
-    to: databaseUrl("to", "MOVE_TO").pipe(
-      Flag.withDescription("The URL of the other cell's database (required, here or in the environment as MOVE_TO)")
+    to: databaseUrl(
+      "to",
+      "MOVE_TO",
+      "The URL of the other cell's database (required, here or in the environment as MOVE_TO)"
     ),
-    source: databaseUrl("source", "MOVE_SOURCE").pipe(
-      Flag.withDescription(
-        "The URL by which the other database reaches this one (here or in MOVE_SOURCE); DATABASE_URL if not given"
-      ),
-      Flag.optional
-    ),
+    source: databaseUrl(
+      "source",
+      "MOVE_SOURCE",
+      "The URL by which the other database reaches this one (here or in MOVE_SOURCE); DATABASE_URL if not given"
+    ).pipe(Flag.optional),
     abort: Flags.toggle("abort", "End a move before its switch: leave the source as it was, and nothing at the target")
   },
   Effect.fn(
@@ -218,18 +221,3 @@ const read = Effect.fnUntraced(function* (file: string) {
     catch: () => new CommandFailed({ message: `Cannot read ${file} (it is not UTF-8)` })
   })
 })
-
-const exportReport = (file: string, { projectId, records }: ExportReport) => {
-  const table = tableOf(Object.entries(records).map(([member, records]) => ({ member, records })))
-  return `Project ${projectId} is in ${file}.\n\n${table}`
-}
-
-const summary = ({ created, projectId, unchanged, updated }: ApplyReport) => {
-  const rows = Object.entries(unchanged).map(([member, unchanged]) => ({
-    member,
-    created: created[member] ?? 0,
-    updated: updated[member] ?? 0,
-    unchanged
-  }))
-  return `Project ${projectId} is as the file says.\n\n${tableOf(rows)}`
-}

@@ -1,6 +1,6 @@
 /** `audit`, `find` and `task`: what operators did, which record an id names, and the tasks that operators make. */
 import { Effect } from "effect"
-import { Argument, Command, Flag } from "effect/cli"
+import { Argument, Command } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { type Entry, listActions, listServiceActions, recordDone } from "../../operators/Audit.ts"
 import { decodeProjectId } from "../../operators/Refusals.ts"
@@ -75,10 +75,7 @@ const create = Command.make(
   "create",
   {
     ...Flags.ofProject,
-    title: Flags.decodedFlag("title", taskFields.title).pipe(
-      Flag.withMetavar("TITLE"),
-      Flag.withDescription("The task's title (required)")
-    ),
+    title: Flags.decodedFlag("title", taskFields.title, "TITLE", "The task's title (required)"),
     dealId: Flags.filter(Flags.id("deal", "The id of a deal")),
     clientId: Flags.filter(Flags.id("client", "The id of a client")),
     dueAt: Flags.filter(Flags.time("due", "The due time"))
