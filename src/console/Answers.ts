@@ -48,12 +48,8 @@ export const actionResponse = ({ form, name, notify, session }: Parts) => {
   const { fields, on, target }: Action = actions[name]
   const isTime = (name: string) => fields.some((field) => field.name === name && field.schema === Instant)
   const notDone = (message: string) => errorPage("Not done", message, 409, session)
-  const {
-    confirmed,
-    once,
-    project = "",
-    ...texts
-  } = Object.fromEntries([...form].map(([name, value]) => [name, isTime(name) ? instantOf(value) : value]))
+  const values = [...form].map(([name, value]) => [name, isTime(name) ? instantOf(value) : value] as const)
+  const { confirmed, once, project = "", ...texts } = Object.fromEntries(values)
   return Effect.gen(function* () {
     const { question, run } = yield* on(project, once ?? (yield* newOnce), texts)
     const page = recordPage(target, { projectId: project, id: texts[target] ?? "" })
@@ -78,13 +74,10 @@ export const actionResponse = ({ form, name, notify, session }: Parts) => {
     ])
   }).pipe(
     Effect.catchTag(["ProjectUnknown", "Refused"], ({ message }) => notDone(message)),
-    Effect.catchTag("SchemaError", ({ issue }) =>
-      notDone(
-        faultsOf(issue)
-          .map(({ message, path }) => `"${path.join("")}" ${message}.`)
-          .join(" ")
-      )
-    )
+    Effect.catchTag("SchemaError", ({ issue }) => {
+      const faults = faultsOf(issue).map(({ message, path }) => `"${path.join("")}" ${message}.`)
+      return notDone(faults.join(" "))
+    })
   )
 }
 

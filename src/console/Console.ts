@@ -111,64 +111,46 @@ const routes = HttpRouter.use(
     // An action may count millions of rows, so it has the pool for long statements.
     const { mutations, withLongTimeout } = yield* LongRunning
     for (const name of Record.keys(actions)) {
-      yield* router.add(
-        "POST",
-        actionPath(name),
-        formRoute((form, session) =>
-          once(
-            actionResponse({ name, form, session, notify: sessions.notify }).pipe(
-              Effect.provideService(SqlClient.SqlClient, mutations.sql),
-              Effect.provideService(Mutations, mutations),
-              withLongTimeout,
-              Effect.provideService(Operator, { actor: `${session.actor} (console)` }),
-              provideServices
-            )
-          ).pipe(
-            Effect.catchTag("Contended", () =>
-              errorPage("Not available", "Something else holds the record. Go back and try again.", 503, session)
-            )
+      const carryOut = (form: URLSearchParams, session: Session) =>
+        actionResponse({ name, form, session, notify: sessions.notify }).pipe(
+          Effect.provideService(SqlClient.SqlClient, mutations.sql),
+          Effect.provideService(Mutations, mutations),
+          withLongTimeout,
+          Effect.provideService(Operator, { actor: `${session.actor} (console)` }),
+          provideServices,
+          once,
+          Effect.catchTag("Contended", () =>
+            errorPage("Not available", "Something else holds the record. Go back and try again.", 503, session)
           )
         )
-      )
+      yield* router.add("POST", actionPath(name), formRoute(carryOut))
     }
-    yield* router.add(
-      "POST",
-      signOutPath,
-      formRoute((_, session) => Effect.andThen(sessions.end(session), Effect.map(signInPage, withoutCookie)))
-    )
 
-    yield* router.add(
-      "GET",
-      signInPath,
-      Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ url }) => {
-        const code = queryOf(url).get("code") ?? ""
-        return code === "" ? signInPage : linkPage(code)
-      })
+    const openLink = Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ url }) => {
+      const code = queryOf(url).get("code") ?? ""
+      return code === "" ? signInPage : linkPage(code)
+    })
+    yield* router.add("GET", signInPath, openLink)
+    const signIn = Effect.gen(function* () {
+      const request = yield* HttpServerRequest.HttpServerRequest
+      if (isCrossSite(request)) return yield* foreignSignIn
+      const form = yield* formOf(request)
+      const overview = HttpServerResponse.redirect("/console", { status: 303 })
+      const started = yield* sessions.start(form.get("code") ?? "", overview)
+      if (Option.isNone(started)) return yield* signInPage
+      // The new cookie replaces the cookie of an earlier session. Nobody could sign out of that session later, so it ends now.
+      const earlier = yield* sessionOf(request)
+      if (Option.isSome(earlier)) yield* sessions.end(earlier.value)
+      return started.value
+    }).pipe(Effect.catchTag("service_unavailable", unavailable()))
+    yield* router.add("POST", signInPath, signIn)
+    const signOut = formRoute((_, session) =>
+      Effect.andThen(sessions.end(session), Effect.map(signInPage, withoutCookie))
     )
-    yield* router.add(
-      "POST",
-      signInPath,
-      Effect.gen(function* () {
-        const request = yield* HttpServerRequest.HttpServerRequest
-        if (isCrossSite(request)) return yield* foreignSignIn
-        const form = yield* formOf(request)
-        const overview = HttpServerResponse.redirect("/console", { status: 303 })
-        const started = yield* sessions.start(form.get("code") ?? "", overview)
-        if (Option.isNone(started)) return yield* signInPage
-        // The new cookie replaces the cookie of an earlier session. Nobody could sign out of that session later, so it ends now.
-        const earlier = yield* sessionOf(request)
-        if (Option.isSome(earlier)) yield* sessions.end(earlier.value)
-        return started.value
-      }).pipe(Effect.catchTag("service_unavailable", unavailable()))
-    )
-    yield* router.add(
-      "GET",
-      styleSheet,
-      HttpServerResponse.text(style, {
-        contentType: "text/css; charset=utf-8",
-        headers: { "cache-control": "no-cache" }
-      })
-    )
+    yield* router.add("POST", signOutPath, signOut)
+
+    const asStyle = { contentType: "text/css; charset=utf-8", headers: { "cache-control": "no-cache" } }
+    yield* router.add("GET", styleSheet, HttpServerResponse.text(style, asStyle))
   })
 )
 
