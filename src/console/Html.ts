@@ -180,7 +180,7 @@ export const select = (
   >`
 
 /** A field for a time. Browsers show and send it without an offset. */
-export const timeInput = (label: string, name: string, at: Date | null): Html =>
+export const timeInput = (label: string, name: string, at?: Date | null): Html =>
   html`<label
     >${label} (UTC)
     <input type="datetime-local" step="1" name="${name}" value="${at?.toISOString().slice(0, 19) ?? ""}"

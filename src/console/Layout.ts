@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
 import { type Notice, type Session, withoutNotice } from "../http/auth/OperatorSessions.ts"
-import { type Fragment, href, html, link } from "./Html.ts"
+import { type Fragment, hiddenFields, html, link } from "./Html.ts"
 
 /** A page loads only the style sheet of the console: no script, no frame, nothing from another host. */
 const headers = {
@@ -77,19 +77,15 @@ const layout = ({ project, session, title, url }: Head, content: Fragment) => {
         <header>
           <nav aria-label="Console">
             <a href="/console" class="home">developer-api console</a>
-            ${
-              session === undefined
-                ? ""
-                : html`${link("/console/projects", {}, "Projects")} ${searchIn(project)} ${signOut(session.csrf)}`
-            }
+            ${session && html`${link("/console/projects", {}, "Projects")} ${searchIn(project)} ${signOut(session.csrf)}`}
           </nav>
-          ${project === undefined || session === undefined ? "" : sectionsOf(project)}
+          ${project && session && sectionsOf(project)}
         </header>
         <main id="content" tabindex="-1">
           <h1>${title}</h1>
-          ${notice === undefined ? "" : noticeOf(notice)} ${content}
+          ${notice && noticeOf(notice)} ${content}
         </main>
-        <footer>Times are UTC. ${refresh?.link ?? ""}</footer>
+        <footer>Times are UTC. ${refresh?.link}</footer>
       </body>
     </html>`
 }
@@ -102,7 +98,7 @@ const noticeOf = ({ message, title }: Notice) =>
 
 const searchIn = (project: string | undefined) =>
   html`<form method="get" action="/console/search" role="search">
-    ${project === undefined ? "" : html`<input type="hidden" name="project" value="${project}" />`}
+    ${project && hiddenFields({ project })}
     <input type="search" name="q" aria-label="An id or its beginning" placeholder="Id or its beginning" required />
     <button>Search</button>
   </form>`
@@ -115,5 +111,5 @@ const signOut = (csrf: string) =>
 const sectionsOf = (project: string) =>
   html`<nav aria-label="Project ${project}">
     <span class="project">${project}</span>
-    ${sections.map(([path, name]) => html`<a href="${href(path, { project })}">${name}</a>`)}
+    ${sections.map(([path, name]) => link(path, { project }, name))}
   </nav>`

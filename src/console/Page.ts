@@ -105,10 +105,7 @@ export const listOf = <Row>(
   const isFull = found.items.length === pageSize
   const next = href(path, { ...Object.fromEntries(query), cursor: found.next })
   const project = query.get("project")
-  const times = range && [
-    timeInput("Since", "since", range.since ?? null),
-    timeInput("Until", "until", range.until ?? null)
-  ]
+  const times = range && [timeInput("Since", "since", range.since), timeInput("Until", "until", range.until)]
   const fields = [...filter, ...(times ?? [])]
   return {
     title,

@@ -27,9 +27,7 @@ const nextAttempt = (
 }
 
 export const probesOf = (sql: SqlClient.SqlClient, project: ProjectId, deliveries: ReadonlyArray<Delivery>) => {
-  const waiting = deliveries.flatMap(({ installationId, nextAttemptAt }) =>
-    nextAttemptAt === null ? [] : installationId
-  )
+  const waiting = deliveries.filter((row) => row.nextAttemptAt !== null).map((row) => row.installationId)
   return waiting.length === 0 ? Effect.succeed([]) : listProbes(sql, project, waiting)
 }
 

@@ -36,6 +36,7 @@ export const webhook = projectPage(
     const filter = { installationId: row.installationId, status: null, type: null, answer: null }
     const found = yield* find(sql, project.id, filter, { after: null, limit: 10 })
     const of = { project: project.id, installation: row.installationId }
+    const path = "/console/deliveries"
     return {
       title: `Webhook of ${row.name}`,
       body: [
@@ -57,11 +58,7 @@ export const webhook = projectPage(
           "Failing since": time(row.failingSince) ?? undefined,
           "Last success": time(row.lastSuccessAt) ?? "never",
           "Last failure": row.lastFailure === null ? "none" : html`${failureOf(row)}, ${time(row.lastFailure.at)}`,
-          "Pending deliveries": link(
-            "/console/deliveries",
-            { ...of, status: "pending" },
-            countOf(row.pending, pendingMax)
-          ),
+          "Pending deliveries": link(path, { ...of, status: "pending" }, countOf(row.pending, pendingMax)),
           "In flight": row.inFlight,
           "Next attempt": time(row.nextAttemptAt),
           "Parked until": time(row.parkedUntil) ?? undefined,
@@ -72,10 +69,7 @@ export const webhook = projectPage(
         html`<h2>Secrets</h2>`,
         table(
           "Secrets that sign deliveries now",
-          {
-            Created: ({ createdAt }) => time(createdAt),
-            "Signs until": ({ signsUntil }) => time(signsUntil) ?? "no end"
-          },
+          { Created: (row) => time(row.createdAt), "Signs until": (row) => time(row.signsUntil) ?? "no end" },
           row.secrets,
           "No secrets."
         ),
@@ -99,7 +93,7 @@ export const webhook = projectPage(
           "No deliveries."
         ),
         html`<p class="links">
-          ${[null, ...states].map((status) => link("/console/deliveries", { ...of, status }, status ?? "All deliveries"))}
+          ${[null, ...states].map((status) => link(path, { ...of, status }, status ?? "All deliveries"))}
         </p>`
       ]
     }
