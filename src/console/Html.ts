@@ -40,9 +40,7 @@ export type Cell = Html | string | number | null
 
 export const href = (path: string, query: Readonly<Record<string, string | null | undefined>> = {}): string => {
   const search = new URLSearchParams()
-  for (const [name, value] of Object.entries(query)) {
-    if (value !== null && value !== undefined && value !== "") search.append(name, value)
-  }
+  for (const [name, value] of Object.entries(query)) if (value) search.append(name, value)
   return search.size === 0 ? path : `${path}?${search}`
 }
 
@@ -59,7 +57,7 @@ export type Columns<Row> = Readonly<Record<string, ((row: Row) => Cell) | { read
  * A table with a caption; without rows, the text `empty`. On narrow screens the style sheet shows each row as a card, with `data-name`
  * as the label of a cell. Because of the `role` attributes, screen readers still announce a table.
  */
-export const table = <Row>(caption: string, columns: Columns<Row>, rows: ReadonlyArray<Row>, empty: string): Html => {
+export const table = <Row>(caption: string, columns: Columns<Row>, rows: ReadonlyArray<Row>, empty = ""): Html => {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`
   const cells = Object.entries(columns).map(([name, of]) => {
     const isNumber = typeof of !== "function"

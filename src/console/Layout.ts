@@ -47,11 +47,7 @@ const sections: ReadonlyArray<readonly [path: string, name: string]> = [
   ["/console/audit", "Audit"]
 ]
 
-export const pageResponse = (
-  head: Head,
-  content: Fragment,
-  status = 200
-): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
+export const pageResponse = (head: Head, content: Fragment, status = 200) =>
   Effect.sync(() => {
     const text = String(layout(head, content))
     const response = HttpServerResponse.text(text, { status, contentType: "text/html; charset=utf-8", headers })

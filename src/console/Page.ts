@@ -167,11 +167,7 @@ export const notFound = (kind: string, id: string | null) =>
   new Refused({ message: `There is no ${kind} "${id ?? ""}".` })
 
 /** Settings of the transaction that reads a page by look-ups, on a connection of the pool for reports. */
-export const pageSettings: Readonly<Record<string, string>> = {
-  ...keyed,
-  enable_nestloop: "on",
-  statement_timeout: "1s"
-}
+export const pageSettings = { ...keyed, enable_nestloop: "on", statement_timeout: "1s" }
 
 /** Reads a page in one read-only transaction. Each statement may take one second. */
 export const inReadTransaction = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>

@@ -14,11 +14,7 @@ import { headersOf } from "../../integrations/deliveries/Attempt.ts"
 const path = "/console/deliveries"
 
 /** Says when a delivery is tried next. While its endpoint is parked, only the next probe is: the others wait for its success. */
-const nextAttempt = (
-  { id, installationId, nextAttemptAt }: Pick<Delivery, "id" | "installationId" | "nextAttemptAt">,
-  probes: ReadonlyArray<Probe>,
-  time: Time
-) => {
+const nextAttempt = ({ id, installationId, nextAttemptAt }: Delivery, probes: ReadonlyArray<Probe>, time: Time) => {
   const probe = probes.find((parked) => parked.installationId === installationId)
   if (nextAttemptAt === null || probe === undefined) return time(nextAttemptAt)
   return probe.deliveryId === id

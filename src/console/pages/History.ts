@@ -53,7 +53,7 @@ export const history = projectPage(
           commands,
           "No command is stored: it was none, or its time has passed."
         ),
-        actions.length > 0 && table(`Actions of operators, ${newest}`, entryColumns(project, time), actions, ""),
+        actions.length > 0 && table(`Actions of operators, ${newest}`, entryColumns(project, time), actions),
         html`<h2>Events</h2>`,
         table(
           `Events, ${newest}`,

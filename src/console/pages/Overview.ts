@@ -75,8 +75,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
             "Last success": ({ lastSuccessAt }) => time(lastSuccessAt),
             "Oldest due delivery": { number: ({ dueSeconds }) => duration(dueSeconds) }
           },
-          due.filter(({ condition }) => condition === "behind"),
-          ""
+          due.filter(({ condition }) => condition === "behind")
         )
       ],
       html`<h2>Endpoints that fail</h2>`,
@@ -120,8 +119,7 @@ export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, r
             Requests: ({ count }) => count,
             "Last counted": ({ lastAt }) => time(lastAt)
           },
-          refused,
-          ""
+          refused
         )
       ],
       html`<h2>Deliveries</h2>`,
