@@ -24,8 +24,8 @@ const onServices = <A, E, R>(command: Effect.Effect<A, E, R>) =>
 const flagOf = ({ default: usual, description, name, schema }: Action["fields"][number]) => {
   const flag = Flags.checkedFlag(name, schema).pipe(Flag.withMetavar(name.toUpperCase()))
   if (usual === undefined) return flag.pipe(Flag.withDescription(`${description} (required)`))
-  const texts = flag.pipe(Flag.withDescription(usual === "" ? description : `${description}; ${usual} if not given`))
-  return texts.pipe(
+  return flag.pipe(
+    Flag.withDescription(usual === "" ? description : `${description}; ${usual} if not given`),
     Flag.atLeast(0),
     Flag.map((texts) => (texts.length === 0 ? usual : texts.join(",")))
   )

@@ -85,8 +85,7 @@ export const recordServiceAction = Effect.fnUntraced(function* (entry: ServiceEn
 export const listServiceActions = Effect.fn("listServiceActions")(function* (range: RangeByAge) {
   const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<Entry>`
-    SELECT ${sql.literal(entryColumns)} FROM service_audit
-    WHERE ${isIn(sql, "aud", range)}
+    SELECT ${sql.literal(entryColumns)} FROM service_audit WHERE ${isIn(sql, "aud", range)}
     ORDER BY id DESC LIMIT ${range.limit + 1}::int`
   return pageOf(rows, range.limit, ({ id }) => id)
 })

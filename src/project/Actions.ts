@@ -151,11 +151,8 @@ export const actions = {
         campaignId === null || as === "sent"
           ? "is not sent again"
           : "is sent again only if the campaign retries its failed recipients"
-      return {
-        title: `Settle the message ${message} as ${as}?`,
-        message: `This is final: the message to ${client?.name ?? "a client that is no more"} over ${channel} ${again}, and ${seen}.`,
-        label: `Settle as ${as}`
-      }
+      const warning = `This is final: the message to ${client?.name ?? "a client that is no more"} over ${channel} ${again}, and ${seen}.`
+      return { title: `Settle the message ${message} as ${as}?`, message: warning, label: `Settle as ${as}` }
     }),
     run: ({ as, message, projectId }) =>
       Effect.as(settleMessage(projectId, message, as), {

@@ -15,12 +15,6 @@ import { readProject } from "./Projects.ts"
 
 type Sql = SqlClient.SqlClient
 
-/** The number of written records under each top-level name of the project file, such as `clients`. */
-export interface ExportReport {
-  readonly projectId: ProjectId
-  readonly records: Readonly<Record<string, number>>
-}
-
 /** Writes a text. The caller generates the next text only afterwards. */
 type Write<E> = (text: string) => Effect.Effect<void, E>
 
@@ -34,6 +28,7 @@ export const exportProject = Effect.fn("exportProject")(
     yield* sql`SELECT set_config('idle_in_transaction_session_timeout', '0', true)`
     const project = yield* readProject(sql, projectId)
     if (project === undefined) return yield* new ProjectUnknown({ projectId })
+    /** The number of written records under each top-level name of the project file, such as `clients`. */
     const records: Record<string, number> = { project: 1 }
     const { flush, put } = inPieces(write)
     yield* put(`{\n  "project": ${JSON.stringify(project)}`)
@@ -44,7 +39,7 @@ export const exportProject = Effect.fn("exportProject")(
     }
     yield* put("\n}\n")
     yield* flush
-    return { projectId, records } satisfies ExportReport
+    return { projectId, records }
   },
   (written) => SqlClient.SqlClient.use((sql) => sql.withTransaction(written)),
   Effect.catchTag("SqlError", Effect.die)

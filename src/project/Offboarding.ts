@@ -56,7 +56,9 @@ export const removeProject = Effect.fn("removeProject")(
     while (true) {
       const before = rows
       yield* Effect.forEach(tables, ({ name }) => empty(name), { discard: true })
-      const gone = yield* Effect.asSome(removeRow(sql, projectId)).pipe(
+      // A trigger checks that the project is empty.
+      const removal = withinTimeouts(sql, sql`DELETE FROM projects WHERE project_id = ${projectId}`)
+      const gone = yield* Effect.asSome(removal).pipe(
         // A statement that began before the project was marked may have added a row since. So all tables are emptied again,
         // unless this pass has removed nothing.
         Effect.catchIf(
@@ -178,7 +180,3 @@ const unlink = (sql: Sql, projectId: ProjectId, table: string, column: string) =
       WHERE ${isInBatch(sql, projectId, table, sql`${sql(column)} IS NOT NULL`)}
       RETURNING 1`
   ).pipe(Effect.repeat({ while: (rows) => rows.length > 0 }))
-
-/** Removes the row of an empty project. A trigger checks that it is empty. */
-const removeRow = (sql: Sql, projectId: ProjectId) =>
-  withinTimeouts(sql, sql`DELETE FROM projects WHERE project_id = ${projectId}`)

@@ -30,7 +30,7 @@ class ProjectFileInvalid extends Data.TaggedError("ProjectFileInvalid")<{
 }
 
 /** The numbers of created, updated and unchanged records, under each top-level name of the file, such as `clients`. */
-export interface ApplyReport {
+interface ApplyReport {
   readonly projectId: ProjectId
   readonly created: Record<string, number>
   readonly updated: Record<string, number>
