@@ -6,6 +6,7 @@ import { requires } from "../support/Programs.ts"
 import { openProject } from "./Mix.project.support.ts"
 import { campaignsGoOn, load } from "./Move.load.support.ts"
 import { type Cell, killAt, mapOf, move, moveWith, startCell, startProcesses } from "./Move.support.ts"
+import { session } from "./Projects.support.ts"
 import { bearer, clients, createClient, expectProblem, send } from "./Requests.support.ts"
 
 /** Records of a project before its move. */
@@ -114,6 +115,10 @@ describe("a project that moves to another cell", patience, () => {
     const hold = async () => {
       release = await from.holdMutations(id)
     }
+    // The copy waits for this lock until the database of the target is killed.
+    const lock = await session(to.databaseUrl)
+    await lock("BEGIN")
+    await lock("LOCK TABLE clients")
     const moved = await moveWith(from, to, id, [
       ["copy", to.killDatabase],
       ["copy", () => to.kill("api")],

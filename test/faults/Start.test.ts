@@ -159,8 +159,11 @@ it("the metrics alone are on METRICS_PORT of HOST, for any name", async () => {
   const metrics = await freePort()
   await start({ HOST: "127.0.0.2", METRICS_PORT: String(metrics) }, "--role", "worker")
   const url = `http://127.0.0.2:${metrics}`
-  const { status, text } = await send(`${url}/metrics`, { headers: { host: "worker:9464" } })
-  assert.deepStrictEqual([status, text.includes("background_workers")], [200, true])
+  // It is measured after the start.
+  await eventually(async () => {
+    const { status, text } = await send(`${url}/metrics`, { headers: { host: "worker:9464" } })
+    assert.deepStrictEqual([status, text.includes("background_workers")], [200, true])
+  })
   for (const path of ["/console", "/healthz", "/"]) expectProblem(await send(url + path), 404, "route_not_found")
   await expectRefused(`http://127.0.0.1:${metrics}/metrics`)
 })

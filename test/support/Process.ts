@@ -69,9 +69,10 @@ export const childrenOf = (pid: number): ReadonlyArray<number> =>
  */
 export const killServer = async (postmaster: number): Promise<void> => {
   kill(postmaster, "SIGSTOP")
-  await eventually(() => {
-    if (!/^[TZX]?$/.test(statOf(postmaster)?.state ?? "")) throw new Error("The postmaster is not suspended")
-  })
+  // It is suspended in a moment. Tests kill at a certain step of another process, so nothing is awaited here.
+  for (const began = Date.now(); !/^[TZX]?$/.test(statOf(postmaster)?.state ?? "");) {
+    if (Date.now() > began + 10_000) throw new Error("The postmaster is not suspended")
+  }
   const all = [postmaster, ...childrenOf(postmaster)]
   for (const pid of all) kill(pid, "SIGKILL")
   await eventually(() => {
