@@ -66,9 +66,9 @@ export const engine = [
   visits("bool_and(slots = lacking) OVER (PARTITION BY suspect, project_id)", "true"),
   visits('AND ${isAwake(sql, "health.project_id")}', ""),
   visits("EXCEPT SELECT project_id, installation_id FROM endpoint", "LIMIT 0"),
+  recording("(webhooks.version = endpoint.version OR NOT enabled)::int AS is_current", "1 AS is_current"),
   recording("is_current = 0 AND given_move", "false AND given_move"),
   recording("greatest(retry_in, is_current * rest_for)", "greatest(retry_in, rest_for)"),
-  recording("[endpoint] IN (0, version)", "[endpoint] >= 0"),
   recording("CASE WHEN NOT ok THEN coalesce(failing_since, failed_at) END", "coalesce(failing_since, failed_at)"),
   disabling("yield* countDisabled(reason)", ""),
   mutating("integrations/deliveries/DeliveryMetrics.ts", "integrations/deliveries/DeliverCost")(

@@ -133,11 +133,11 @@ export const record = (
   WITH endpoint AS MATERIALIZED (
     SELECT * FROM unnest(
       ${endpoints.map(({ projectId }) => projectId)}::text[], ${endpoints.map(({ installationId }) => installationId)}::text[],
-      ${endpoints.map(({ at }) => at)}::int[]
-    ) AS endpoint (project_id, installation_id, at)
+      ${endpoints.map(({ version }) => version)}::int[], ${endpoints.map(({ at }) => at)}::int[]
+    ) AS endpoint (project_id, installation_id, version, at)
   ),
   gate AS MATERIALIZED (
-    SELECT at, CASE WHEN enabled THEN webhooks.version ELSE 0 END AS current
+    SELECT at, (webhooks.version = endpoint.version OR NOT enabled)::int AS is_current
     FROM endpoint JOIN endpoint_health USING (project_id, installation_id) JOIN webhooks USING (project_id, installation_id)
     FOR NO KEY UPDATE OF endpoint_health SKIP LOCKED
   ),
@@ -229,23 +229,23 @@ const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, pl
     unnest(${results.map(({ leasedUntil }) => leasedUntil)}::timestamptz[]) AS fence,
     unnest(${results.map(entryOf)}::text[]) AS entry,
     unnest(${results.map(({ finishedAt, startedAt }) => bucketOf(finishedAt - startedAt))}::int[]) AS bucket,
-    unnest(${results.map(({ version }) => version)}::int[]) AS version,
     unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`
 
 /**
- * The values of one result, from `others` at its `place` (see `separate`). Place 0 stands for a success: its transition (`given_move`)
- * and its new state are constant, and its delays, strikes and jitter are null. `is_current` is 1 if the webhook has the version of the
- * result or is disabled, 0 if not, and null if `gate` has not locked the endpoint. An array in a subquery is built once, not for each
- * row. Without OFFSET 0, PostgreSQL would copy the expressions, with their subqueries, to each place that uses them.
+ * The values of one result, from `others` at its `place` (see `separate`). Place 0 stands for a success with the latest version: its
+ * transition (`given_move`) and its new state are constant, and its delays, strikes and jitter are null. `is_current` is 1 if the
+ * webhook has the version of the result or is disabled, 0 if not, and null if `gate` has not locked the endpoint. An array in a
+ * subquery is built once, not for each row. Without OFFSET 0, PostgreSQL would copy the expressions, with their subqueries, to each
+ * place that uses them.
  */
 const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => sql`
-  SELECT (((
-      SELECT array_agg(current ORDER BY at) FROM (
-        SELECT at, max(current) AS current FROM (
+  SELECT coalesce((${others.map(({ counts }) => Number(counts))}::int[])[place], 1) * ((
+      SELECT array_agg(is_current ORDER BY at) FROM (
+        SELECT at, max(is_current) AS is_current FROM (
           SELECT * FROM gate UNION ALL SELECT generate_series(1, ${endpoints.length}::int), NULL
         ) known GROUP BY at
       ) known
-    ))[endpoint] IN (0, version))::int AS is_current,
+    ))[endpoint] AS is_current,
     coalesce((${others.map(({ on }) => on)}::text[])[place], 'succeeded') AS given_move,
     coalesce((${others.map(({ on }) => after(on))}::text[])[place], ${after("succeeded")}) AS given_state,
     ((SELECT ${others.map(({ retryIn }) => String(retryIn))}::float8[]))[place] AS retry_in,

@@ -86,24 +86,31 @@ export const make = (): Results => {
  * Splits results into arrays for the statement that records them. Most results are successes. Their values are constant, so the
  * statement gets only the values of other results:
  *
- * - `endpoints` has each endpoint once.
- * - `others` has all results except successes.
- * - `places` has, for each result, its place in `others`, starting at 1; 0 for a success.
+ * - `endpoints` has each endpoint once, with the latest version of its webhook.
+ * - `others` has all results except successes with the latest version. `counts` is false for a result of an earlier version: it does not
+ *   change the health of the endpoint.
+ * - `places` has, for each result, its place in `others`, starting at 1; 0 if it is not in `others`.
  * - `at` has, for each result, the place of its endpoint in `endpoints`, starting at 1.
  */
 export const separate = (results: ReadonlyArray<Result>) => {
-  const endpoints = new Map<string, Endpoint & { readonly at: number }>()
-  const at = results.map((result) => {
+  const endpoints = new Map<string, Endpoint & { readonly at: number; version: number }>()
+  const found = results.map((result) => {
     const key = keyOf(result)
-    const known = endpoints.get(key)
-    if (known !== undefined) return known.at
-    const { installationId, projectId } = result
-    endpoints.set(key, { projectId, installationId, at: endpoints.size + 1 })
-    return endpoints.size
+    let endpoint = endpoints.get(key)
+    if (endpoint === undefined) {
+      const { installationId, projectId, version } = result
+      endpoint = { projectId, installationId, at: endpoints.size + 1, version }
+      endpoints.set(key, endpoint)
+    }
+    endpoint.version = Math.max(endpoint.version, result.version)
+    return { result, endpoint }
   })
-  const others: Array<Result> = []
-  const places = results.map((result) => (result.on === "succeeded" ? 0 : others.push(result)))
-  return { endpoints: [...endpoints.values()], others, places, at }
+  const others: Array<Result & { readonly counts: boolean }> = []
+  const places = found.map(({ endpoint, result }) => {
+    const counts = result.version === endpoint.version
+    return counts && result.on === "succeeded" ? 0 : others.push({ ...result, counts })
+  })
+  return { endpoints: [...endpoints.values()], others, places, at: found.map(({ endpoint }) => endpoint.at) }
 }
 export type Separated = ReturnType<typeof separate>
 
