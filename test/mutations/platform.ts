@@ -97,7 +97,10 @@ export const platform = [
     "(true ||"
   ),
   mutating("http/edge/NodeServer.ts", "integrations/WebhookReads")("yield* listensOn(listening.address.port)", ";"),
-  mutating("outbound/Connections.ts", "integrations/endpoints/Sender.answers")("socket?.writableLength === 0", "true"),
+  mutating("outbound/Connections.ts", "integrations/endpoints/Sender.answers")(
+    "this.socket?.writableLength === 0",
+    "true"
+  ),
   connections("performance.now() - this.openedAt < usedFor", "true"),
   connections(".get(origin)?.pop()", ".get(origin)?.shift()"),
   connections("this.size -= lines.length - others.length", "this.size -= 0"),
