@@ -41,7 +41,8 @@ export const attemptCharts = Effect.fnUntraced(function* (
   ]
 })
 
-const [width, height] = [560, 180]
+const width = 560
+const height = 180
 const margin = { top: 10, right: 26, bottom: 30, left: 64 }
 
 const drawn = (shown: ReadonlyArray<Slice>, end: (slice: number) => Date, minutes: number): Html => {

@@ -84,7 +84,7 @@ interface Message extends Listed {
 
 /**
  * Finds a page of messages, newest first. With a filter, examines at most `scanLimit` messages of the range. For `unknown` and `needs
- * decision`, these are only messages of unknown outcome.
+ * decision`, these are only messages of unknown outcome. `created_at > '-infinity'` is the condition of the index `messages_listed`.
  */
 export const find = (
   sql: SqlClient.SqlClient,

@@ -83,7 +83,7 @@ export const historyOf = Effect.fn("historyOf")(function* (
       ? sql`(resource_id, created_at) IN (SELECT * FROM ${changes(sql, ofEvent)})`
       : sql`resource_id = ${id}`
   const column = by[kind]
-  // No index has the API key, so its commands are found among the newest. The condition is what the index of ages states.
+  // No index has the API key, so its commands are found among the newest. The condition on `created_at` is that of the index by age.
   const newest = sql`(SELECT * FROM idempotency_keys WHERE project_id = ${projectId} AND created_at < 'infinity'
     ORDER BY created_at DESC LIMIT ${scanLimit}::int) newest`
   const commands = yield* sql<Command>`

@@ -3,7 +3,6 @@
  * One statement locks a campaign, and releases its sends that are due now or in a moment, evenly spaced. It also advances the time of the
  * next send. Meanwhile other processes skip the locked campaign, so all processes together keep its pace. The id of a message derives from
  * recipient and route, so a recipient has at most one message on each route, and one more after each retry by an operator.
- *
  * Each row is locked with SKIP LOCKED before it is changed, so the statement waits for no other.
  */
 import { Effect } from "effect"
@@ -165,8 +164,10 @@ const moving = (sql: Sql) => sql`
     FOR NO KEY UPDATE OF recipient SKIP LOCKED
   )`
 
-/** Maximum numbers of recipients of each kind (`candidates`) that are examined: beyond a campaign's quota, as some are skipped, and in all. */
-const [maxSkipped, maxExamined] = [100, 5_000]
+/** Number of recipients that are examined beyond the campaign's quota of sends, because some are skipped. */
+const maxSkipped = 100
+/** Maximum number of recipients of each kind (`candidates`) that one release examines, of all campaigns together. */
+const maxExamined = 5_000
 
 /** The first recipients of each campaign, in the order of the index `campaign_recipients_open`. `moving` locks those that move. */
 const first = (sql: Sql, isDue: Statement.Fragment) => sql`

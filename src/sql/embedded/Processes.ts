@@ -106,8 +106,8 @@ export interface Privileges {
 }
 
 /**
- * Finds the user that runs PostgreSQL. This is the user of this process, unless that is root. For root it is the owner of `data`, the
- * directory of the cluster; if root owns that too, or it does not exist yet, it is `postgres` or, without such a user, `nobody`.
+ * Finds the user that runs PostgreSQL. This is the user of this process, unless that is root. Then it is the owner of `data`, the
+ * directory of the cluster. If root owns `data`, or `data` does not exist yet, it is `postgres`, or `nobody` if there is no `postgres`.
  *
  * Fails if this user cannot enter the directory above `data`, which exists.
  */
