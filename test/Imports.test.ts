@@ -41,7 +41,7 @@ const foundation: Readonly<Record<string, ReadonlyArray<string>>> = {
   http: ["commands", "operators", "outbound", "work", "sql", "secrets", "telemetry", "platform", "api"]
 }
 
-const domains = ["campaigns", "messaging", "integrations", "crm"]
+const domains = ["campaigns", "messaging", "webhooks", "imports", "crm"]
 
 /** The folders that each folder may import besides itself. Every folder is listed. */
 const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
@@ -49,7 +49,8 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   crm: Object.keys(foundation),
   messaging: Object.keys(foundation),
   campaigns: ["messaging", "crm", ...Object.keys(foundation)],
-  integrations: ["crm", ...Object.keys(foundation)],
+  webhooks: Object.keys(foundation),
+  imports: ["crm", ...Object.keys(foundation)],
   project: [...domains, ...Object.keys(foundation)],
   console: ["project", ...domains, ...Object.keys(foundation)],
   cells: ["project", ...Object.keys(foundation)],
@@ -59,7 +60,6 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   cli: ["service", "cells", "client", "project", ...domains, ...Object.keys(foundation)],
   client: ["api"],
   "client.ts": ["client", "api"],
-  "webhooks.ts": ["client"],
   "pack.ts": ["api"],
   "cli.ts": ["cli"],
   "main.ts": ["cli"]

@@ -17,12 +17,12 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "cli/commands/listen.ts": [1, "printed"],
   "client/Attempts.ts": [1, "compared with the date of Retry-After"],
   "client/Webhooks.ts": [1, "compared with the time of a signature"],
-  "integrations/deliveries/Deliveries.ts": [1, "stored"],
-  "integrations/deliveries/DeliveryMaintenance.ts": [1, "compared with stored times"],
-  "integrations/deliveries/DeliveryLoop.ts": [1, "stored in the attempt log, and signed"],
-  "integrations/deliveries/Replays.ts": [1, "compared with stored times"],
-  "integrations/endpoints/Sender.ts": [1, "compared with the date of Retry-After"],
-  "integrations/TestEvents.ts": [1, "the time of an event, which is signed"],
+  "webhooks/delivery/Deliveries.ts": [1, "stored"],
+  "webhooks/delivery/DeliveryMaintenance.ts": [1, "compared with stored times"],
+  "webhooks/delivery/DeliveryLoop.ts": [1, "stored in the attempt log, and signed"],
+  "webhooks/Replays.ts": [1, "compared with stored times"],
+  "webhooks/address/Sender.ts": [1, "compared with the date of Retry-After"],
+  "webhooks/TestEvents.ts": [1, "the time of an event, which is signed"],
   "messaging/providers/ChannelLimits.ts": [1, "by the clock whose time of day is monotonic"],
   "messaging/providers/Connectors/Connector.ts": [1, "compared with the date of Retry-After"],
   "messaging/providers/Connectors/Http.ts": [1, "signed"],
@@ -38,7 +38,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "outbox/Outbox.ts": [1, "stored"],
   "telemetry/Telemetry.ts": [1, "the start and end of spans"],
   "work/Worker.ts": [1, "compared with the clock of the database, to report the difference"],
-  "webhooks.ts": [1, "compared with the time of a signature"]
+  "client/VerifyOnly.ts": [1, "compared with the time of a signature"]
 }
 
 it("the time of day is read only where a reason is listed, and measures no duration", () => {

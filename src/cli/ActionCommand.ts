@@ -2,7 +2,7 @@
 import { Effect, Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { SqlClient } from "effect/sql"
-import { Sender } from "../integrations/endpoints/Sender.ts"
+import { Sender } from "../webhooks/address/Sender.ts"
 import { makeMutationClient, Mutations } from "../commands/Mutations.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"
 import { newOnce } from "../operators/Operated.ts"

@@ -2,7 +2,7 @@
 import { Context, Effect, Layer, Option, Record } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { SqlClient, type SqlError } from "effect/sql"
-import { Sender } from "../integrations/endpoints/Sender.ts"
+import { Sender } from "../webhooks/address/Sender.ts"
 import { LongRunning, Mutations } from "../commands/Mutations.ts"
 import { Operator } from "../operators/Audit.ts"
 import { clients } from "../sql/Connections.ts"

@@ -1,6 +1,6 @@
 /** Templates of HTML, in which every interpolated text is escaped except the results of templates, and the elements of pages. */
 import { Record } from "effect"
-import type { FailingEndpoint } from "../integrations/endpoints/WebhookList.ts"
+import type { FailingEndpoint } from "../webhooks/WebhookList.ts"
 import type { ActionName } from "../project/Actions.ts"
 import { duration } from "../platform/Text.ts"
 

@@ -13,11 +13,11 @@ import {
   retriedMax,
   showCampaign
 } from "../campaigns/CampaignControl.ts"
-import { retryDelivery } from "../integrations/deliveries/Deliveries.ts"
-import { cancelReplay, showReplay, startReplay } from "../integrations/deliveries/Replays.ts"
-import { itemOf } from "../integrations/endpoints/WebhookList.ts"
-import { sendTestEvent } from "../integrations/TestEvents.ts"
-import { disableWebhook, enableWebhook, showWebhook } from "../integrations/WebhookControl.ts"
+import { retryDelivery } from "../webhooks/delivery/Deliveries.ts"
+import { cancelReplay, showReplay, startReplay } from "../webhooks/Replays.ts"
+import { itemOf } from "../webhooks/WebhookList.ts"
+import { sendTestEvent } from "../webhooks/TestEvents.ts"
+import { disableWebhook, enableWebhook, showWebhook } from "../webhooks/WebhookControl.ts"
 import { findMessage, openMessage, settleMessage } from "../messaging/Messages.ts"
 import { lacks } from "../operators/Refusals.ts"
 import { plural } from "../platform/Text.ts"

@@ -6,7 +6,7 @@
 import { Effect, Struct } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { columnsOf, type Delivery } from "../integrations/deliveries/DeliveryList.ts"
+import { columnsOf, type Delivery } from "../webhooks/delivery/DeliveryList.ts"
 import { selectList } from "../sql/Columns.ts"
 import { entries } from "../operators/Audit.ts"
 import { scanLimit } from "../operators/Search.ts"

@@ -37,7 +37,7 @@ import {
 import { ChannelStatus, providerTypes } from "../api/messaging/Messaging.ts"
 import { channelsWith } from "../messaging/providers/Connectors.ts"
 import { EntityType, ExternalField } from "../api/integrations/Installations.ts"
-import { importFields } from "../integrations/imports/Evaluation.ts"
+import { importFields } from "../imports/Evaluation.ts"
 
 /** A zone of the IANA database. Offsets such as `+02:00`, which the runtime also accepts, are refused. */
 const TimeZone = Schema.String.check(

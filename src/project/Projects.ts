@@ -5,7 +5,7 @@
 import { Data, DateTime, Effect, Option, Record, Result, Struct } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { digestOf, stage } from "../integrations/imports/StagedBatches.ts"
+import { digestOf, stage } from "../imports/StagedBatches.ts"
 import { Operator, recordDone } from "../operators/Audit.ts"
 import { type Found, pageOf, type Range } from "../operators/Search.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"

@@ -1,7 +1,7 @@
 /** What is wrong with the work in the background: read and worded once, for the overview of the console and for `doctor`. */
 import { Effect, Record } from "effect"
 import type { SqlClient } from "effect/sql"
-import { failingMax, listDue, listFailing, overdueAfter } from "../integrations/endpoints/WebhookList.ts"
+import { failingMax, listDue, listFailing, overdueAfter } from "../webhooks/WebhookList.ts"
 import { cli, duration, plural } from "../platform/Text.ts"
 import { listWorkers } from "../work/Worker.ts"
 import { countAbandoned, countEndpoints, inWords, maxCount, waiting } from "./Waiting.ts"

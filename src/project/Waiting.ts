@@ -1,6 +1,6 @@
 /** Counts the records that wait for an operator, in each project and in all projects. */
 import type { SqlClient, Statement } from "effect/sql"
-import { isDead } from "../integrations/deliveries/DeliveryList.ts"
+import { isDead } from "../webhooks/delivery/DeliveryList.ts"
 import { needsDecision } from "../messaging/Messages.ts"
 import { isAwake } from "../platform/Moves.ts"
 import { plural } from "../platform/Text.ts"

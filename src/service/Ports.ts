@@ -2,8 +2,8 @@
 import { Context, Effect, Layer, Option } from "effect"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
-import { Sender } from "../integrations/endpoints/Sender.ts"
-import { Preview } from "../integrations/imports/Preview.ts"
+import { Sender } from "../webhooks/address/Sender.ts"
+import { Preview } from "../imports/Preview.ts"
 import { clients } from "../sql/Connections.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Discovery from "../documents/Discovery.ts"
@@ -19,8 +19,9 @@ import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
 import * as CrmHttp from "../crm/Http.ts"
-import * as IntegrationsHttp from "../integrations/Http.ts"
+import * as ImportsHttp from "../imports/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
+import * as WebhooksHttp from "../webhooks/Http.ts"
 import * as CredentialHttp from "../project/Credential.ts"
 import * as Middleware from "../http/path/Middleware.ts"
 import * as RequestShape from "../http/path/RequestShape.ts"
@@ -34,9 +35,9 @@ const handlers = Layer.mergeAll(
   CrmHttp.deals,
   CrmHttp.notes,
   CrmHttp.tickets,
-  IntegrationsHttp.installations,
-  IntegrationsHttp.webhooks,
-  IntegrationsHttp.preview,
+  WebhooksHttp.installations,
+  WebhooksHttp.webhooks,
+  ImportsHttp.preview,
   MessagingHttp.handlers,
   CampaignsHttp.handlers
 )

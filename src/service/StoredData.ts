@@ -3,14 +3,14 @@
  * that are deleted once they are old. Events, which need a walk, are with their deliveries.
  */
 import { Duration, Effect, Layer } from "effect"
-import { sealedHeaders, signingSecrets } from "../integrations/endpoints/WebhookSecrets.ts"
+import { sealedHeaders, signingSecrets } from "../webhooks/WebhookSecrets.ts"
 import { channelConfigs } from "../messaging/providers/Connectors.ts"
 import { Refused } from "../operators/Refusals.ts"
 import { plural } from "../platform/Text.ts"
 import { type SealedTable, unreadableAll } from "../secrets/SealedValues.ts"
 import { eraseTexts, pruneAudiences } from "../campaigns/Retention.ts"
-import { allProjects, attemptDays } from "../integrations/deliveries/DeliveryMetrics.ts"
-import { retentionDays } from "../integrations/deliveries/DeliveryMaintenance.ts"
+import { allProjects, attemptDays } from "../webhooks/delivery/DeliveryMetrics.ts"
+import { retentionDays } from "../webhooks/delivery/DeliveryMaintenance.ts"
 import { prune, pruning, type Retention } from "../work/Retention.ts"
 
 export const retentions: ReadonlyArray<Retention> = [

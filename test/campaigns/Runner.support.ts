@@ -3,7 +3,7 @@ import { assert } from "@effect/vitest"
 import { Effect, Schema, Struct } from "effect"
 import { callsOf } from "../contract/Campaigns.support.ts"
 import { httpChannel, taken, telegramChannel } from "../contract/Messages.support.ts"
-import { type Answering, type Hit, receiver } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, type Hit, receiver } from "../webhooks/delivery/Deliveries.support.ts"
 import type { Seeded, TestServer } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
 

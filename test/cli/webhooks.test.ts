@@ -10,7 +10,7 @@ import {
   type Receiver,
   layerOf,
   status
-} from "../integrations/deliveries/Deliveries.support.ts"
+} from "../webhooks/delivery/Deliveries.support.ts"
 import { assertMatches } from "../support/Matches.ts"
 import { secretKey, TestServer } from "../support/TestServer.ts"
 import { until, untilRows } from "../support/Waiting.ts"

@@ -13,7 +13,7 @@ import {
   WebhookInvalid,
   withAbsentAsNull
 } from "../../src/client/Webhooks.ts"
-import { verifyWebhook as verifyPlain } from "../../src/webhooks.ts"
+import { verifyWebhook as verifyPlain } from "../../src/client/VerifyOnly.ts"
 
 const secretOf = (fill: number) => `whsec_${Buffer.alloc(32, fill).toString("base64")}`
 const [fresh, old, other] = [secretOf(0xfb), secretOf(2), secretOf(3)]

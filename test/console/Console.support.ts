@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Context, Effect, Layer, Redacted, Schema } from "effect"
 import { at, documentOf, run } from "../cli/Cli.support.ts"
-import { type Answering, ok, open, receiver, settings, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, ok, open, receiver, settings, status } from "../webhooks/delivery/Deliveries.support.ts"
 import { freePort } from "../support/Process.ts"
 import { type Environment, startServer } from "../support/TestServer.ts"
 import { fillMessaging, partsOf } from "./Outage.support.ts"

@@ -3,7 +3,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Schema } from "effect"
 import { randomBytes } from "node:crypto"
 import { documentOf } from "../cli/Cli.support.ts"
-import { open, receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { open, receiver, status } from "../webhooks/delivery/Deliveries.support.ts"
 import { sessionOf, Shared } from "./Console.support.ts"
 
 const Id = Schema.NullOr(Schema.String)

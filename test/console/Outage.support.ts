@@ -1,7 +1,7 @@
 /** An outage: endpoints of which some fail, a campaign under way, and messages of every outcome. */
 import { Effect } from "effect"
 import { callsOf } from "../contract/Campaigns.support.ts"
-import { type Answering, hang, open, receiver } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, hang, open, receiver } from "../webhooks/delivery/Deliveries.support.ts"
 import type { Parts, TestServer } from "../support/TestServer.ts"
 import { untilRows } from "../support/Waiting.ts"
 

@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { Answering } from "../integrations/deliveries/Deliveries.support.ts"
+import type { Answering } from "../webhooks/delivery/Deliveries.support.ts"
 
 export const mark = "mark7f3a"
 export const phone = "+4917175307531"

@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { type Answering, layerOf, openShop } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, layerOf, openShop } from "../webhooks/delivery/Deliveries.support.ts"
 import { TestServer } from "../support/TestServer.ts"
 
 /** Returns the longest value of every column of every table, in bytes of its text. */

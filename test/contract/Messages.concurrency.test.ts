@@ -2,7 +2,7 @@
 import { PgClient } from "@effect/sql-pg"
 import { assert, layer } from "../support/Vitest.ts"
 import { Context, Effect, Fiber, Layer, Redacted } from "effect"
-import { type Answering, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, status } from "../webhooks/delivery/Deliveries.support.ts"
 import { problemOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { sendOf } from "../support/MessagingAnswers.ts"

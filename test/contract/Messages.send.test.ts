@@ -1,7 +1,7 @@
 /** The answer to a send for each answer of its provider, and the request that the provider gets (contract §1, §8; specification 4.2). */
 import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Struct } from "effect"
-import { type Answering, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, status } from "../webhooks/delivery/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, sendOf, unknownOf } from "../support/MessagingAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { newKey } from "./Requests.ts"

@@ -1,7 +1,7 @@
 /** A project with a channel and a conversation for every provider; all channels lead to one receiver of the test. */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
-import { type Answering, bodyOf, type Hit, receiver } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, bodyOf, type Hit, receiver } from "../webhooks/delivery/Deliveries.support.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { type AttemptShape, conversationSourceOf, messageReceiptOf } from "../support/MessagingAnswers.ts"
 import type { Parts, Seeded, TestServer } from "../support/TestServer.ts"

@@ -15,7 +15,7 @@ import {
   slowly,
   status,
   verifies
-} from "../integrations/deliveries/Deliveries.support.ts"
+} from "../webhooks/delivery/Deliveries.support.ts"
 import { assertJson, decodes, problemOf, unversionedReceiptOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { slowDown } from "../support/Locks.ts"

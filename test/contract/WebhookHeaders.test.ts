@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { deliveryHeaders } from "../../src/api/integrations/Webhooks.ts"
-import { bodyOf, inTurn, layerOf, ok, open, receiver, verifies } from "../integrations/deliveries/Deliveries.support.ts"
+import { bodyOf, inTurn, layerOf, ok, open, receiver, verifies } from "../webhooks/delivery/Deliveries.support.ts"
 import { problemOf, secretOf } from "../support/ContractAnswers.ts"
 import { deliveryOf, deliveryPageOf, webhookOf } from "../support/IntegrationAnswers.ts"
 import { TestServer } from "../support/TestServer.ts"

@@ -1,7 +1,7 @@
 /** A project with installations, and the operations on the webhook of one of them. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import type { State } from "../../src/integrations/deliveries/States.ts"
+import type { State } from "../../src/webhooks/delivery/States.ts"
 import { problemOf, secretOf } from "../support/ContractAnswers.ts"
 import type { Answer } from "../support/ContractHttp.ts"
 import { enable } from "../support/Events.ts"

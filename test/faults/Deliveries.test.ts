@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
-import { type Answering, hang, ok, settings } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, hang, ok, settings } from "../webhooks/delivery/Deliveries.support.ts"
 import { eventually, untilNoneLeft } from "../support/Waiting.ts"
 import { defer } from "../support/Finalizers.ts"
 import { ended, inGoodOrder, startService } from "../support/Process.ts"

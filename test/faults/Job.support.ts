@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { isProblem, type Problem, verifyWebhookPromise, type WebhookEvent, WebhookInvalid } from "../../src/client.ts"
 import { pipelines } from "../contract/Deals.support.ts"
-import { status } from "../integrations/deliveries/Deliveries.support.ts"
+import { status } from "../webhooks/delivery/Deliveries.support.ts"
 import { project, unlimited } from "./Projects.support.ts"
 import { channelsOf, kinds, type Provider } from "./Providers.support.ts"
 import { listen } from "./Shop.support.ts"

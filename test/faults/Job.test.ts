@@ -6,7 +6,7 @@
 import { assert } from "@effect/vitest"
 import { describe, it } from "vitest"
 import { createClient, followChangesPromise, sendBatchesPromise } from "../../src/client.ts"
-import { settings } from "../integrations/deliveries/Deliveries.support.ts"
+import { settings } from "../webhooks/delivery/Deliveries.support.ts"
 import { freePort, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { done, operate, refusal, startReceiver, versionsOf } from "./Job.support.ts"

@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
 import { operations } from "../../src/api/campaigns/Commands.ts"
-import { bodyOf, isSignedWith } from "../integrations/deliveries/Deliveries.support.ts"
+import { bodyOf, isSignedWith } from "../webhooks/delivery/Deliveries.support.ts"
 import { eventually, untilNoneLeft } from "../support/Waiting.ts"
 import { batchSize, type Scene } from "./Mix.callers.support.ts"
 import { deliveryOf } from "./Mix.project.support.ts"

@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { readFile } from "node:fs/promises"
 import { setTimeout as sleep } from "node:timers/promises"
-import { settings } from "../integrations/deliveries/Deliveries.support.ts"
+import { settings } from "../webhooks/delivery/Deliveries.support.ts"
 import { type Service, startService } from "../support/Process.ts"
 import { eventually } from "../support/Waiting.ts"
 import { startCluster } from "./Cluster.support.ts"

@@ -1,7 +1,7 @@
 /** Providers that a test controls, and a record of all calls to them (contract §8). */
 import { Schema } from "effect"
 import type { IncomingHttpHeaders, ServerResponse } from "node:http"
-import { receiver } from "../integrations/deliveries/Deliveries.support.ts"
+import { receiver } from "../webhooks/delivery/Deliveries.support.ts"
 import { opened } from "../support/Finalizers.ts"
 import type { Trap } from "../support/WireProxy.ts"
 

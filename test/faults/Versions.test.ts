@@ -7,7 +7,7 @@ import { Redacted, Schema } from "effect"
 import { describe, it } from "vitest"
 import { readdir, symlink, writeFile } from "node:fs/promises"
 import * as Path from "node:path"
-import { settings } from "../integrations/deliveries/Deliveries.support.ts"
+import { settings } from "../webhooks/delivery/Deliveries.support.ts"
 import { opened } from "../support/Finalizers.ts"
 import {
   checkout,

@@ -21,7 +21,7 @@ import {
   text
 } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
-import { type Answering, hang, receiver, status } from "../integrations/deliveries/Deliveries.support.ts"
+import { type Answering, hang, receiver, status } from "../webhooks/delivery/Deliveries.support.ts"
 import { messageReceiptOf, refusedOf, sendOf } from "../support/MessagingAnswers.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { until, untilRows } from "../support/Waiting.ts"

@@ -1,10 +1,10 @@
-/** Mutations of the domains (crm, messaging, campaigns, integrations) and of the console. */
+/** Mutations of the domains (crm, messaging, campaigns, webhooks, imports) and of the console. */
 import { hanging, mutating } from "./Mutation.ts"
 
 const batches = mutating("crm/Batches.ts", "contract/Batches")
-const addresses = mutating("integrations/endpoints/Addresses.ts", "integrations/endpoints/EndpointUrl")
-const evaluation = mutating("integrations/imports/Evaluation.ts", "integrations/imports/Preview")
-const previews = mutating("integrations/imports/Preview.ts", "contract/Preview")
+const addresses = mutating("webhooks/address/Addresses.ts", "webhooks/address/EndpointUrl")
+const evaluation = mutating("imports/Evaluation.ts", "imports/Preview")
+const previews = mutating("imports/Preview.ts", "contract/Preview")
 const outcomes = mutating("messaging/providers/Connectors/Connector.ts", "messaging/providers/Connectors.outcomes")
 const attempts = mutating("messaging/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Campaigns/Changes.ts", "campaigns/Schedule")
@@ -18,11 +18,11 @@ const erasedTexts = mutating("campaigns/Retention.ts", "contract/Erased")
 const capacity = mutating("crm/ClientColumns.ts", "contract/Clients")
 const deals = mutating("crm/Deals/Patch.ts", "contract/Deals")
 const replay = mutating("commands/Mutations.ts", "contract/Walk.keys")
-const startingReplays = mutating("integrations/deliveries/Replays.ts", "contract/Replays")
-const testEvents = mutating("integrations/TestEvents.ts", "contract/Replays")
+const startingReplays = mutating("webhooks/Replays.ts", "contract/Replays")
+const testEvents = mutating("webhooks/TestEvents.ts", "contract/Replays")
 const headerNames = mutating("api/integrations/Webhooks.ts", "contract/WebhookHeaders")
-const webhookHeaders = mutating("integrations/endpoints/WebhookSecrets.ts", "contract/WebhookHeaders")
-const webhookReads = mutating("integrations/Webhooks.ts", "contract/Replays")
+const webhookHeaders = mutating("webhooks/WebhookSecrets.ts", "contract/WebhookHeaders")
+const webhookReads = mutating("webhooks/Webhooks.ts", "contract/Replays")
 const attempt = mutating("commands/Kind.ts", "contract/Walk.keys")
 
 export const domains = [
@@ -41,10 +41,7 @@ export const domains = [
   addresses("has(sixToFour, address)", "false"),
   addresses("NetAddress.isIpv4Mapped(address) || ", ""),
   addresses('url.href.includes("#")', 'url.hash !== ""'),
-  mutating("integrations/endpoints/Sender.ts", "integrations/endpoints/Sender.answers")(
-    "other.startsWith(one)",
-    "true"
-  ),
+  mutating("webhooks/address/Sender.ts", "webhooks/address/Sender.answers")("other.startsWith(one)", "true"),
   evaluation("else if (!values.has(target.field)) values", "else values"),
   evaluation("email: (text) => text.trim()", "email: (text) => text"),
   evaluation('.replace(/^00/, "+")', ""),
@@ -130,7 +127,7 @@ export const domains = [
     "SET abandoned_at = ${at}",
     "SET abandoned_at = audiences.abandoned_at"
   ),
-  mutating("service/StoredData.ts", "integrations/deliveries/DeliverRetention")(
+  mutating("service/StoredData.ts", "webhooks/delivery/DeliverRetention")(
     'table: "replays", age: "finished_at"',
     'table: "replays", age: "created_at"'
   ),
@@ -161,7 +158,7 @@ export const domains = [
     "shown.slice(0, reasonLimit)",
     "shown"
   ),
-  mutating("integrations/endpoints/WebhookList.ts", "console/Questions")(
+  mutating("webhooks/WebhookList.ts", "console/Questions")(
     "coalesce(last_success_at < webhooks.updated_at, true)",
     "false"
   ),
@@ -226,7 +223,7 @@ export const domains = [
   mutating("crm/Clients.ts", "contract/ExternalIds")("CASE WHEN \"status\" = 'archived' THEN at END", "NULL"),
   deals("WHEN immovable THEN 'deal_status_invalid'", ""),
   deals("WHEN p ? 'lostReason' THEN p->>'lostReason'", "WHEN false THEN NULL"),
-  mutating("integrations/Webhooks/Repo.ts", "contract/Webhooks")(
+  mutating("webhooks/ConfigureWebhook.ts", "contract/Webhooks")(
     "WHEN ${current?.opens === false}::boolean THEN 'secret_not_opened'",
     ""
   ),
@@ -236,14 +233,14 @@ export const domains = [
   webhookHeaders("if (headers === undefined) return stored", "if (headers === undefined) return noHeaders"),
   webhookHeaders("=== comparable(headers)) return stored", "=== comparable(headers)) {}"),
   webhookHeaders("[name.toLowerCase(), value]", "[name, value]"),
-  mutating("integrations/Webhooks/Repo.ts", "contract/WebhookHeaders")(
+  mutating("webhooks/ConfigureWebhook.ts", "contract/WebhookHeaders")(
     "target.enabled, target.headers)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true, ${headers.sealed}::bytea)",
     "target.enabled)\n          IS DISTINCT FROM (${endpointUrl}::text, ${eventTypes}::text[], true)"
   ),
-  mutating("integrations/endpoints/Sender.ts", "contract/WebhookHeaders")('text.replace(given, "[redacted]")', "text"),
+  mutating("webhooks/address/Sender.ts", "contract/WebhookHeaders")('text.replace(given, "[redacted]")', "text"),
   mutating("service/StoredData.ts", "cli/secrets")("sealedHeaders, channelConfigs", "channelConfigs"),
-  mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
-  mutating("integrations/endpoints/WebhookSecrets.ts", "cli/secrets")("WHERE ${livesHere(sql, sql`move_state`)}", ""),
+  mutating("webhooks/WebhookSecrets.ts", "cli/secrets")("AND webhook_secrets.sealed = change.sealed", ""),
+  mutating("webhooks/WebhookSecrets.ts", "cli/secrets")("WHERE ${livesHere(sql, sql`move_state`)}", ""),
   mutating("secrets/SealedValues.ts", "cli/secrets")("AND ${livesHere(sql, sql`move_state`)}", ""),
   mutating("secrets/SealedValues.ts", "cli/secrets")("WHERE record.${column} = given.sealed AND ", "WHERE "),
   sessions("WHERE NOT EXISTS (SELECT FROM console_ended_sessions WHERE session_id = ${id}::uuid)", "WHERE ${id} <> ''"),
@@ -261,14 +258,14 @@ export const domains = [
   ),
   mutating("console/Console.ts", "console/Access")("if (isCrossSite(request))", "if (false)"),
   mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
-  mutating("integrations/deliveries/DeliveryList.ts", "console/Lists")("AND answer = ${answer}", ""),
+  mutating("webhooks/delivery/DeliveryList.ts", "console/Lists")("AND answer = ${answer}", ""),
   mutating("messaging/Messages.ts", "console/Lists")("OR campaign_id = ${campaignId}", "OR true"),
   mutating("operators/Search.ts", "console/Lists")(
     "created_at < ${until?.toISOString()",
     "created_at < ${since?.toISOString()"
   ),
   mutating("operators/Search.ts", "console/Lists")("AND id < ${below}", ""),
-  mutating("integrations/deliveries/DeliveryList.ts", "console/Overview")("AND replayed_by IS NULL AND", "AND"),
+  mutating("webhooks/delivery/DeliveryList.ts", "console/Overview")("AND replayed_by IS NULL AND", "AND"),
   mutating("project/Waiting.ts", "console/Overview")('FROM found WHERE ${isAwake(sql, "project_id")}', "FROM found"),
   mutating("console/Layout.ts", "console/Browser")('href="#content"', 'href="#main"'),
   mutating("project/Offboarding.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
@@ -283,5 +280,5 @@ export const domains = [
     "AND ${sql.literal(revision)} IS NOT NULL",
     "contract/Meanwhile"
   ),
-  attempt("WHERE webhooks.project_id = projects.project_id", "WHERE false", "integrations/deliveries/DeliverEvents")
+  attempt("WHERE webhooks.project_id = projects.project_id", "WHERE false", "webhooks/delivery/DeliverEvents")
 ]

@@ -4,26 +4,23 @@
  */
 import { hanging, mutating } from "./Mutation.ts"
 
-const slots = mutating("integrations/deliveries/DeliveryLoop/Visits.ts", "integrations/deliveries/DeliveryLoop")
+const slots = mutating("webhooks/delivery/DeliveryLoop/Visits.ts", "webhooks/delivery/DeliveryLoop")
 const pace = mutating("work/DeliveryPace.ts", "work/DeliveryPace")
 const permits = mutating("messaging/providers/ChannelLimits.ts", "messaging/providers/ChannelLimits")
 const supervisor = mutating("work/Supervisor.ts", "work/Supervisor")
-const deadLetter = mutating("integrations/deliveries/DeliveryMaintenance.ts", "integrations/deliveries/DeliverBacklog")
-const disabling = mutating("integrations/deliveries/Disabling.ts", "integrations/deliveries/DeliverHealth")
-const recovery = mutating("integrations/deliveries/Recovery.ts", "integrations/deliveries/DeliverStates")
-const visits = mutating("integrations/deliveries/DeliveryLoop/Visits.ts", "integrations/deliveries/DeliverFairness")
-const webhookCommands = mutating("integrations/Webhooks/Repo.ts", "contract/Meanwhile")
-const lockedResults = mutating(
-  "integrations/deliveries/DeliveryLoop/Record.ts",
-  "integrations/deliveries/DeliverRecovery"
-)
-const recording = mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverHealth")
-const replaying = mutating("integrations/deliveries/Replays.ts", "integrations/deliveries/Replays")
+const deadLetter = mutating("webhooks/delivery/DeliveryMaintenance.ts", "webhooks/delivery/DeliverBacklog")
+const disabling = mutating("webhooks/delivery/Disabling.ts", "webhooks/delivery/DeliverHealth")
+const recovery = mutating("webhooks/delivery/Recovery.ts", "webhooks/delivery/DeliverStates")
+const visits = mutating("webhooks/delivery/DeliveryLoop/Visits.ts", "webhooks/delivery/DeliverFairness")
+const webhookCommands = mutating("webhooks/ConfigureWebhook.ts", "contract/Meanwhile")
+const lockedResults = mutating("webhooks/delivery/DeliveryLoop/Record.ts", "webhooks/delivery/DeliverRecovery")
+const recording = mutating("webhooks/delivery/DeliveryLoop/Record.ts", "webhooks/delivery/DeliverHealth")
+const replaying = mutating("webhooks/Replays.ts", "webhooks/Replays")
 
-const due = mutating("integrations/endpoints/WebhookList.ts", "integrations/deliveries/DeliverBacklog")
+const due = mutating("webhooks/WebhookList.ts", "webhooks/delivery/DeliverBacklog")
 
 export const engine = [
-  mutating("integrations/deliveries/DeliveryList.ts", "integrations/deliveries/Replays")(', "replayed"]', "]"),
+  mutating("webhooks/delivery/DeliveryList.ts", "webhooks/Replays")(', "replayed"]', "]"),
   due("greatest(due, parked_until, resting_until)", "due"),
   due("ORDER BY ${sql.literal(isBehind)} DESC, due", "ORDER BY due"),
   slots("factor * free[pool] - count", "factor * free[pool]"),
@@ -34,7 +31,7 @@ export const engine = [
   pace("if (!behind.has(projectId)) return Effect.void", "if (behind.size === 0) return Effect.void"),
   pace("waiting.splice(at, 1)", "at"),
   hanging(pace("setTimeout(leave, heldAtMost)", "undefined")),
-  mutating("integrations/deliveries/DeliveryLoop/EndpointQueues.ts", "integrations/deliveries/DeliveryLoop")(
+  mutating("webhooks/delivery/DeliveryLoop/EndpointQueues.ts", "webhooks/delivery/DeliveryLoop")(
     "isFull && now < promptUntil",
     "isFull"
   ),
@@ -47,7 +44,7 @@ export const engine = [
   supervisor("monotonicMillis(clock) - progressAt >= stalledAfter", "false"),
   supervisor("if (!outlives) entry.fiber = fiber", "entry.fiber = fiber"),
   hanging(
-    mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(
+    mutating("webhooks/delivery/DeliveryLoop.ts", "webhooks/delivery/DeliverRecovery")(
       "Effect.andThen(cycle, progress)",
       "Effect.andThen(progress, cycle)"
     )
@@ -58,7 +55,7 @@ export const engine = [
     "LIMIT ${deadLetterBatch}::int\n      FOR NO KEY UPDATE SKIP LOCKED\n    ) expired",
     "LIMIT 0\n    ) expired"
   ),
-  visits("WHERE claim_at <= now() AND ${able}", "WHERE ${able}", "integrations/deliveries/DeliverCost"),
+  visits("WHERE claim_at <= now() AND ${able}", "WHERE ${able}", "webhooks/delivery/DeliverCost"),
   visits("(SELECT count(*) FROM ${first}) = ${free} AND", "false AND"),
   visits("ORDER BY turn, claim_at) AS place", "ORDER BY claim_at) AS place"),
   visits("nth IS NOT NULL AND turn <= coalesce(", "nth IS NOT NULL AND 0 < coalesce("),
@@ -71,41 +68,35 @@ export const engine = [
   recording("greatest(retry_in, is_current * rest_for)", "greatest(retry_in, rest_for)"),
   recording("CASE WHEN NOT ok THEN coalesce(failing_since, failed_at) END", "coalesce(failing_since, failed_at)"),
   disabling("yield* countDisabled(reason)", ""),
-  mutating("integrations/deliveries/DeliveryMetrics.ts", "integrations/deliveries/DeliverCost")(
-    "snapshots?.seconds ?? 0",
-    "0"
-  ),
+  mutating("webhooks/delivery/DeliveryMetrics.ts", "webhooks/delivery/DeliverCost")("snapshots?.seconds ?? 0", "0"),
   disabling("failures >= ${failuresToDisable}::int AND", ""),
   disabling("version = current AND (", "("),
   disabling("      FOR NO KEY UPDATE SKIP LOCKED\n    ) webhook", "    ) webhook"),
-  mutating("platform/Pools.ts", "integrations/deliveries/DeliverCost")('enable_sort: "off"', 'enable_sort: "on"'),
-  mutating("integrations/deliveries/DeliveryLoop/Claim.ts", "integrations/deliveries/DeliverCost")(
-    "LIMIT quota + 1",
-    ""
-  ),
-  mutating("integrations/deliveries/DeliveryLoop/Claim.ts", "integrations/deliveries/DeliverRecovery")(
+  mutating("platform/Pools.ts", "webhooks/delivery/DeliverCost")('enable_sort: "off"', 'enable_sort: "on"'),
+  mutating("webhooks/delivery/DeliveryLoop/Claim.ts", "webhooks/delivery/DeliverCost")("LIMIT quota + 1", ""),
+  mutating("webhooks/delivery/DeliveryLoop/Claim.ts", "webhooks/delivery/DeliverRecovery")(
     "FOR NO KEY UPDATE SKIP LOCKED) free",
     ") free"
   ),
-  mutating("integrations/Webhooks/Repo.ts", "integrations/deliveries/DeliverEvents")(
+  mutating("webhooks/ConfigureWebhook.ts", "webhooks/delivery/DeliverEvents")(
     "LIMIT ${signingSecretsMax - 1}::int",
     ""
   ),
-  mutating("integrations/deliveries/DeliveryLoop/Results.ts", "integrations/deliveries/DeliverStates")(
+  mutating("webhooks/delivery/DeliveryLoop/Results.ts", "webhooks/delivery/DeliverStates")(
     "AS aged WHERE age < ${attempts}",
     "AS aged"
   ),
-  mutating("integrations/deliveries/DeliveryLoop/Results.ts", "integrations/deliveries/DeliverStates")(
+  mutating("webhooks/delivery/DeliveryLoop/Results.ts", "webhooks/delivery/DeliverStates")(
     "ELSE attempt - 'responseBody' END",
     "ELSE attempt END"
   ),
-  mutating("integrations/deliveries/Deliveries.ts", "contract/Webhooks")(
+  mutating("webhooks/delivery/Deliveries.ts", "contract/Webhooks")(
     "target.retry_commands >= ${maxRetryCommands}",
     "false"
   ),
-  recovery("open_from = open_until\n", "open_from = health.open_from\n", "integrations/deliveries/DeliverCost"),
-  recovery("available_at >= open_from - ${back}", "available_at >= open_from", "integrations/deliveries/DeliverCost"),
-  mutating("integrations/deliveries/DeliveryLoop/Claim.ts", "integrations/deliveries/DeliverCost")(
+  recovery("open_from = open_until\n", "open_from = health.open_from\n", "webhooks/delivery/DeliverCost"),
+  recovery("available_at >= open_from - ${back}", "available_at >= open_from", "webhooks/delivery/DeliverCost"),
+  mutating("webhooks/delivery/DeliveryLoop/Claim.ts", "webhooks/delivery/DeliverCost")(
     "AND available_at >= visit.open_from",
     ""
   ),
@@ -115,40 +106,29 @@ export const engine = [
   lockedResults("FOR NO KEY UPDATE OF endpoint_health SKIP LOCKED", "FOR NO KEY UPDATE OF endpoint_health"),
   lockedResults("WHERE at NOT IN (SELECT at FROM gate) AND EXISTS (", "WHERE false AND EXISTS ("),
   lockedResults("WHERE (project_id, id) NOT IN (SELECT project_id, id FROM free)", "WHERE false"),
-  mutating("integrations/deliveries/DeliveryMaintenance.ts", "integrations/deliveries/DeliverRetention")(
+  mutating("webhooks/delivery/DeliveryMaintenance.ts", "webhooks/delivery/DeliverRetention")(
     "worker.isFirst() ? prunedEvents",
     "true ? prunedEvents"
   ),
   webhookCommands("WHERE target.version IS NOT DISTINCT FROM (SELECT version FROM seen)", ""),
   recovery('${isAwake(sql, "project_id")} AND (', "(true OR"),
-  recovery("coalesce(next_due_at > greatest(due_at, now()), true)", "false", "integrations/deliveries/DeliverCost"),
+  recovery("coalesce(next_due_at > greatest(due_at, now()), true)", "false", "webhooks/delivery/DeliverCost"),
   mutating("work/Worker.ts", "work/Worker")("(other) => other === id", "() => true"),
   hanging(mutating("outbox/Outbox.ts", "outbox/Notifier")('!isOnly || notice.on === "changed"', "!isOnly")),
   mutating("work/Worker.ts", "work/Worker")("SELECT (classid::bigint << 32)", "SELECT (classid::bigint << 31)"),
   replaying("AND is_over", ""),
-  replaying(
-    "(original IS NOT NULL OR occurred_at",
-    "(true OR occurred_at",
-    "integrations/deliveries/Replays.selections"
-  ),
+  replaying("(original IS NOT NULL OR occurred_at", "(true OR occurred_at", "webhooks/Replays.selections"),
   replaying(
     "greatest(webhook_since, now() - ${retentionDays}::int * interval '1 day')",
     "webhook_since",
-    "integrations/deliveries/Replays.selections"
+    "webhooks/Replays.selections"
   ),
-  replaying(
-    "PARTITION BY project_id ORDER BY random()",
-    "ORDER BY random()",
-    "integrations/deliveries/Replays.selections"
-  ),
+  replaying("PARTITION BY project_id ORDER BY random()", "ORDER BY random()", "webhooks/Replays.selections"),
   replaying("is_delivered = (replay.status = 'delivered')", "true"),
   replaying("AND replay_id IS NOT NULL AND finished_at IS NULL", "AND false"),
-  recording("WHERE replay_id IS NOT NULL AND on_move = 'succeeded'", "WHERE false", "integrations/deliveries/Replays"),
-  mutating("integrations/deliveries/DeliveryLoop/Record.ts", "integrations/deliveries/DeliverRecovery")(
-    "counter++",
-    ""
-  ),
-  mutating("integrations/deliveries/DeliveryLoop.ts", "integrations/deliveries/DeliverRecovery")(
+  recording("WHERE replay_id IS NOT NULL AND on_move = 'succeeded'", "WHERE false", "webhooks/Replays"),
+  mutating("webhooks/delivery/DeliveryLoop/Record.ts", "webhooks/delivery/DeliverRecovery")("counter++", ""),
+  mutating("webhooks/delivery/DeliveryLoop.ts", "webhooks/delivery/DeliverRecovery")(
     "Effect.sync(() => queues.name(named))",
     "Effect.void"
   ),
@@ -157,7 +137,7 @@ export const engine = [
   mutating("cells/Checks.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
   mutating("cells/Moves.ts", "faults/Move.ends")("there === undefined && !isDeleted", "false"),
   mutating("cells/Moves.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
-  mutating("operators/Refusals.ts", "integrations/deliveries/Replays.moved")(
+  mutating("operators/Refusals.ts", "webhooks/Replays.moved")(
     "AND ${livesHere(sql, sql`move_state`)}\n    FOR KEY SHARE",
     "FOR KEY SHARE"
   ),

@@ -14,7 +14,7 @@ const keys = mutating("http/auth/ApiKeys.ts", "http/auth/ApiKeys", "cli/token")
 const limits = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
 const buckets = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
 const throttle = mutating("http/limits/RateLimits.ts", "contract/Walk.order")
-const connections = mutating("outbound/Connections.ts", "integrations/endpoints/Sender.connections")
+const connections = mutating("outbound/Connections.ts", "webhooks/address/Sender.connections")
 const listening = mutating("cli/commands/listen.ts", "cli/listen")
 const outbox = mutating("outbox/Outbox.ts", "contract/Deals")
 const preconditions = mutating("commands/Command.ts", "contract/Walk.conditions")
@@ -76,31 +76,25 @@ export const platform = [
   mutating("commands/Command.ts", "commands/CanonicalJson")(".toSorted()", ""),
   token("match[2] === checksum(text.slice(0, -6))", "match[2] !== undefined"),
   token('oneShotHash("sha256", text, "buffer")', 'oneShotHash("sha256", "", "buffer")'),
-  mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.answers")(
+  mutating("outbound/Exchange.ts", "webhooks/address/Sender.answers")(
     "const framingLimit = 65_536",
     "const framingLimit = Infinity"
   ),
-  mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.answers")("maxInterim = 3", "maxInterim = 4"),
-  mutating("outbound/Exchange.ts", "integrations/endpoints/Sender.connections")(": this.served > 0 &&", ": "),
+  mutating("outbound/Exchange.ts", "webhooks/address/Sender.answers")("maxInterim = 3", "maxInterim = 4"),
+  mutating("outbound/Exchange.ts", "webhooks/address/Sender.connections")(": this.served > 0 &&", ": "),
   connections('"EMFILE", ', ""),
-  mutating("integrations/endpoints/Addresses.ts", "integrations/WebhookReads")("named.has(port) || ", ""),
+  mutating("webhooks/address/Addresses.ts", "webhooks/WebhookReads")("named.has(port) || ", ""),
   mutating("outbound/Exchange.ts", "outbound/Exchange")(
     "if (this.body.byteLength < this.read + chunk.byteLength) {",
     "if (this.read === 0) this.body = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)\n    else {"
   ),
-  mutating("integrations/deliveries/DeliveryLoop/Results.ts", "integrations/deliveries/DeliverRecovery")(
+  mutating("webhooks/delivery/DeliveryLoop/Results.ts", "webhooks/delivery/DeliverRecovery")(
     "if (isUnsent(outcome)) return",
     "if (false) return"
   ),
-  mutating("integrations/endpoints/Sender.ts", "integrations/endpoints/Sender.answers")(
-    "(keepAllowedAnswers ||",
-    "(true ||"
-  ),
-  mutating("http/edge/NodeServer.ts", "integrations/WebhookReads")("yield* listensOn(listening.address.port)", ";"),
-  mutating("outbound/Connections.ts", "integrations/endpoints/Sender.answers")(
-    "this.socket?.writableLength === 0",
-    "true"
-  ),
+  mutating("webhooks/address/Sender.ts", "webhooks/address/Sender.answers")("(keepAllowedAnswers ||", "(true ||"),
+  mutating("http/edge/NodeServer.ts", "webhooks/WebhookReads")("yield* listensOn(listening.address.port)", ";"),
+  mutating("outbound/Connections.ts", "webhooks/address/Sender.answers")("this.socket?.writableLength === 0", "true"),
   connections("performance.now() - this.openedAt < usedFor", "true"),
   connections(".get(origin)?.pop()", ".get(origin)?.shift()"),
   connections("this.size -= lines.length - others.length", "this.size -= 0"),

@@ -12,7 +12,7 @@ const unreached = [
   "src/service/Welcome.ts",
   "src/service/Welcome.ts",
   // A claim leaves out locked deliveries only after another claim has met one.
-  "src/integrations/deliveries/DeliveryLoop/Claim.ts"
+  "src/webhooks/delivery/DeliveryLoop/Claim.ts"
 ]
 
 /** Moves take two servers, of which the walk has one, and migrations may need no concurrent index. Their tests send the statements. */
@@ -20,10 +20,10 @@ const sentElsewhere = /^src\/(cells|sql\/migrations)\//
 
 /** Statements that may take rows of projects at rest: those of results, for which a move waits. */
 const takenBefore = [
-  "src/integrations/deliveries/DeliveryLoop/Record.ts",
-  "src/integrations/deliveries/DeliveryLoop/Record.ts",
-  "src/integrations/deliveries/Disabling.ts",
-  "src/messaging/Attempts.ts"
+  "src/messaging/Attempts.ts",
+  "src/webhooks/delivery/DeliveryLoop/Record.ts",
+  "src/webhooks/delivery/DeliveryLoop/Record.ts",
+  "src/webhooks/delivery/Disabling.ts"
 ]
 
 /** Plans that read more rows the more there are, each for a reason. All others find a page, or a few rows, by an index. */
@@ -43,13 +43,13 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/campaigns/Runner/Release.ts statementOf: sorts campaigns below a limit",
     "src/campaigns/CampaignControl.ts pauseAll: reads campaigns without a limit by campaigns_under_way",
     "src/campaigns/Runner.ts advance: reads campaigns without a limit by campaigns_under_way",
-    "src/integrations/deliveries/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
-    "src/integrations/deliveries/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
+    "src/webhooks/delivery/DeliveryLoop/Claim.ts claim: sorts endpoint_health below a limit",
+    "src/webhooks/delivery/DeliveryMetrics.ts measureReplays: reads replays without a limit by replays_under_way",
     // Erasures of the last two minutes.
     "src/campaigns/Retention.ts eraseTexts: reads all of erasures",
     // Once for each start of a worker, of a table with a row for each command of an operator.
-    "src/integrations/deliveries/Replays.ts endFormer: reads all of replays",
-    "src/integrations/deliveries/Replays.ts listRunning: sorts replays below a limit",
+    "src/webhooks/Replays.ts endFormer: reads all of replays",
+    "src/webhooks/Replays.ts listRunning: sorts replays below a limit",
     "src/messaging/Calls.ts measureQueue: skips a column of messages_by_channel",
     "src/project/Waiting.ts countAbandoned: skips a column of messages_by_channel",
     "src/cells/Replication.ts slots: reads projects without a limit by projects_moving"
@@ -79,7 +79,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/project/Offboarding.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
     "src/sql/migrations/Ledger.ts adopt: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/sql/migrations/Ledger.ts applied: reads applied_migrations without a limit by applied_migrations_pkey",
-    "src/integrations/endpoints/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
+    "src/webhooks/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
     "src/secrets/SealedValues.ts sealedColumn: filters webhooks below a limit",
     "src/http/auth/OperatorSessions.ts issue: reads all of console_links",
     "src/http/auth/OperatorSessions.ts makeSessions: reads all of console_ended_sessions"
@@ -100,7 +100,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/service/StoredData.ts retentions: filters projects below a limit"
   ],
   "the attempts of a project in a period of at most seven days": [
-    "src/integrations/deliveries/DeliveryMetrics.ts readAttempts: reads attempt_minutes without a limit by attempt_minutes_pkey"
+    "src/webhooks/delivery/DeliveryMetrics.ts readAttempts: reads attempt_minutes without a limit by attempt_minutes_pkey"
   ],
   "the first projects with a disabled webhook or a paused campaign, and 10,000 enabled webhooks": [
     "src/project/Waiting.ts countEndpoints: reads all of webhooks",
@@ -118,7 +118,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
 const varying: ReadonlySet<string> = new Set([
   "src/project/History.ts find: filters api_keys below a limit",
   "src/project/History.ts find: sorts deliveries below a limit",
-  "src/integrations/endpoints/WebhookList.ts list: filters webhooks below a limit"
+  "src/webhooks/WebhookList.ts list: filters webhooks below a limit"
 ])
 
 /** Runs `npm run sql` with plans on the embedded PostgreSQL or an installed version, and returns what it prints. */

@@ -87,7 +87,7 @@ interface Statement {
 const isPlanned = ({ text }: Statement) => /^\s*(WITH|SELECT|INSERT|UPDATE|DELETE)/.test(text)
 
 /** What uses the pool for reports with the settings of its sessions. Pages of the console have settings of their own. */
-const reports = /^src\/(integrations\/imports\/Preview\.ts|campaigns\/)/
+const reports = /^src\/(imports\/Preview\.ts|campaigns\/)/
 
 /** Returns the settings of the session of a statement. */
 const settingsOf = ({ made: { pool }, title }: Statement): Readonly<Record<string, string>> =>

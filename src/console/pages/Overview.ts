@@ -1,8 +1,8 @@
 /** The service: whether anything is wrong, the endpoints that fail, what needs a decision, and the charts of deliveries. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { countPending } from "../../integrations/deliveries/DeliveryMetrics.ts"
-import type { DueEndpoint, FailingEndpoint } from "../../integrations/endpoints/WebhookList.ts"
+import { countPending } from "../../webhooks/delivery/DeliveryMetrics.ts"
+import type { DueEndpoint, FailingEndpoint } from "../../webhooks/WebhookList.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
 import { maxEndpoints, queueOf, readState, type State, troublesOf } from "../../project/Troubles.ts"
 import { maxCount, maxProjects, type Waiting } from "../../project/Waiting.ts"

@@ -9,7 +9,7 @@ import { progressOf, type State } from "../../platform/Moves.ts"
 import { attemptCharts } from "../Charts.ts"
 import { scopes } from "../../api/Access.ts"
 import { listKeys } from "../../http/auth/ApiKeys.ts"
-import { list } from "../../integrations/endpoints/WebhookList.ts"
+import { list } from "../../webhooks/WebhookList.ts"
 
 export const projects = Effect.fnUntraced(function* (_: SqlClient.SqlClient, request: PageRequest) {
   const from = textOf(request, "from") ?? ""

@@ -1,15 +1,15 @@
 import { Effect } from "effect"
 import { eventTypes } from "../../api/integrations/Events.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
-import { states } from "../../integrations/deliveries/States.ts"
-import { find } from "../../integrations/deliveries/DeliveryList.ts"
+import { states } from "../../webhooks/delivery/States.ts"
+import { find } from "../../webhooks/delivery/DeliveryList.ts"
 import { replayFilters } from "../../api/integrations/Replays.ts"
-import { details, list } from "../../integrations/endpoints/WebhookList.ts"
+import { details, list } from "../../webhooks/WebhookList.ts"
 import { lookupOne } from "../../sql/Lookups.ts"
 import { badge, block, countOf, facts, failureOf, html, idOf, input, link, select, table, timeInput } from "../Html.ts"
 import { historyLink, historyPage, listOf, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
-import { listReplays } from "../../integrations/deliveries/Replays.ts"
+import { listReplays } from "../../webhooks/Replays.ts"
 
 const reasons = {
   gone: "the endpoint answered 410",

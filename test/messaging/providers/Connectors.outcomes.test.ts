@@ -267,7 +267,7 @@ describe("a provider call is postponed when it", () => {
   })
 })
 
-/** `integrations/endpoints/Sender.answers` tests all invalid and late answers: both send with `outbound/Exchange`. */
+/** `webhooks/address/Sender.answers` tests all invalid and late answers: both send with `outbound/Exchange`. */
 describe("a provider call is unknown when it", () => {
   providing(connectors({}), "effect")("is not read within its deadline", function* () {
     let arrived = 0
