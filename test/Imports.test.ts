@@ -37,8 +37,8 @@ const foundation: Readonly<Record<string, ReadonlyArray<string>>> = {
   outbound: ["telemetry", "platform"],
   outbox: ["work", "sql", "telemetry", "api"],
   commands: ["work", "sql", "telemetry", "platform", "api"],
-  operators: ["commands", "sql", "platform", "api"],
-  http: ["commands", "operators", "outbound", "work", "sql", "secrets", "telemetry", "platform", "api"]
+  operating: ["commands", "sql", "platform", "api"],
+  http: ["commands", "operating", "outbound", "work", "sql", "secrets", "telemetry", "platform", "api"]
 }
 
 const domains = ["campaigns", "messaging", "webhooks", "imports", "crm"]
@@ -52,12 +52,13 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   webhooks: Object.keys(foundation),
   imports: ["crm", ...Object.keys(foundation)],
   project: [...domains, ...Object.keys(foundation)],
-  console: ["project", ...domains, ...Object.keys(foundation)],
+  operators: [...domains, ...Object.keys(foundation)],
+  console: ["operators", "project", ...domains, ...Object.keys(foundation)],
   cells: ["project", ...Object.keys(foundation)],
   documents: ["console", ...Object.keys(foundation)],
   service: ["cells", "documents", "console", "project", ...domains, ...Object.keys(foundation)],
   // Of the client, the verification of webhooks.
-  cli: ["service", "cells", "client", "project", ...domains, ...Object.keys(foundation)],
+  cli: ["service", "cells", "client", "operators", "project", ...domains, ...Object.keys(foundation)],
   client: ["api"],
   "client.ts": ["client", "api"],
   "pack.ts": ["api"],
@@ -66,7 +67,7 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
 }
 
 /** Folders whose modules outside of the services' own folders are their public interface. */
-const services = new Set([...domains, "project", "console", "service", "cells", "documents", "cli"])
+const services = new Set([...domains, "project", "operators", "console", "service", "cells", "documents", "cli"])
 
 /** Allowed imports of modules that are not public. */
 const exceptions: ReadonlyArray<{ readonly from: string; readonly to: RegExp }> = [

@@ -1,13 +1,13 @@
-/** Makes the commands of the actions (`project/Actions.ts`). */
+/** Makes the commands of the actions (`operators/Actions.ts`). */
 import { Effect, Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { SqlClient } from "effect/sql"
 import { Sender } from "../webhooks/address/Sender.ts"
 import { makeMutationClient, Mutations } from "../commands/Mutations.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"
-import { newOnce } from "../operators/Operated.ts"
-import type { Action } from "../project/Action.ts"
-import { actions } from "../project/Actions.ts"
+import { newOnce } from "../operating/Operated.ts"
+import type { Action } from "../operators/Action.ts"
+import { actions } from "../operators/Actions.ts"
 import * as Flags from "./Flags.ts"
 import { onMigratedDatabase } from "./OnDatabase.ts"
 import { answer, CommandFailed, confirm, described, isOnTerminal } from "./Output.ts"

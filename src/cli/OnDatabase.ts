@@ -1,7 +1,7 @@
 /** Runs commands against `DATABASE_URL`, or the embedded database of `DATA_DIR`. */
 import { Effect, Layer, Logger, Option, References } from "effect"
 import { userInfo } from "node:os"
-import { Operator } from "../operators/Audit.ts"
+import { Operator } from "../operating/Audit.ts"
 import { clients, DatabaseUrl } from "../sql/Connections.ts"
 import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
 import { Notifier } from "../outbox/Outbox.ts"

@@ -1,7 +1,7 @@
 /** Templates of HTML, in which every interpolated text is escaped except the results of templates, and the elements of pages. */
 import { Record } from "effect"
 import type { FailingEndpoint } from "../webhooks/WebhookList.ts"
-import type { ActionName } from "../project/Actions.ts"
+import type { ActionName } from "../operators/Actions.ts"
 import { duration } from "../platform/Text.ts"
 
 /** HTML that a template has made. */

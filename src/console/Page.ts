@@ -5,8 +5,8 @@ import { Instant } from "../api/schema/Fields.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { keyed } from "../platform/Pools.ts"
 import { lookupOne, type LookupStatement } from "../sql/Lookups.ts"
-import { type ProjectUnknown, Refused } from "../operators/Refusals.ts"
-import { type Found, type RangeByAge, scanLimit } from "../operators/Search.ts"
+import { type ProjectUnknown, Refused } from "../operating/Refusals.ts"
+import { type Found, type RangeByAge, scanLimit } from "../operating/Search.ts"
 import { Settings } from "../platform/Settings.ts"
 import type { Session } from "../http/auth/OperatorSessions.ts"
 import {
@@ -24,7 +24,7 @@ import {
   timeInput,
   timeSince
 } from "./Html.ts"
-import type { Kind } from "../project/History.ts"
+import type { Kind } from "../operators/History.ts"
 
 export const pageSize = 50
 

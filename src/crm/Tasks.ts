@@ -15,7 +15,7 @@ import {
   eventType,
   Notifier
 } from "../outbox/Outbox.ts"
-import { lacks, ProjectUnknown, Refused, servedProject } from "../operators/Refusals.ts"
+import { lacks, ProjectUnknown, Refused, servedProject } from "../operating/Refusals.ts"
 import { missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient

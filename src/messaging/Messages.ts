@@ -3,9 +3,9 @@ import { DateTime, Effect } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { CampaignId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import { type MessageAttempt, type MessageStatus, messageStatuses } from "../api/messaging/Messaging.ts"
-import { recordAction } from "../operators/Audit.ts"
-import { acting } from "../operators/Operated.ts"
-import { lacks, Refused, requireProject, servedProject } from "../operators/Refusals.ts"
+import { recordAction } from "../operating/Audit.ts"
+import { acting } from "../operating/Operated.ts"
+import { lacks, Refused, requireProject, servedProject } from "../operating/Refusals.ts"
 import {
   complete,
   type Found,
@@ -15,7 +15,7 @@ import {
   type Scanned,
   scanLimit,
   showing
-} from "../operators/Search.ts"
+} from "../operating/Search.ts"
 import { after, attemptAfter, before, endedLog, type Move } from "./Messages/Record.ts"
 import { selectList } from "../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"

@@ -1,7 +1,7 @@
 /** The credential of a request, as its caller sees it (contract §3). */
 import { Cache, Clock, Context, Effect, Exit, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { defaultRateLimits, type Policy, Principal, type RateLimit } from "../api/Access.ts"
+import { defaultRateLimits, type Policy, type RateLimit } from "../api/Access.ts"
 import type { Credential } from "../api/Credential.ts"
 import { CredentialInvalid } from "../api/Problems.ts"
 import type { KeyId, ProjectId } from "../api/schema/Ids.ts"
@@ -9,7 +9,6 @@ import { monotonicClock } from "../platform/MonotonicTime.ts"
 import { selectList } from "../sql/Columns.ts"
 import { clients } from "../sql/Connections.ts"
 import { retryContended, statement, withTimeout } from "../sql/Database.ts"
-import { groupOf } from "../http/path/Handlers.ts"
 
 /** A larger count of active clients is kept for 10 s: to count takes a time that grows with them, such as 40 ms for 100,000. */
 const countedAtOnce = 10_000
@@ -67,7 +66,3 @@ const get = (sql: SqlClient.SqlClient, projectId: ProjectId, keyId: KeyId) => sq
 const count = (sql: SqlClient.SqlClient, projectId: ProjectId) => sql<{ readonly active: number }>`
   SELECT count(*)::integer AS active FROM clients
   WHERE project_id = ${projectId} AND status = 'active' AND created_at > '-infinity'`
-
-export const handlers = groupOf("credential", makeGetCredential, (get, handlers) =>
-  handlers({ getCredential: () => Principal.use(({ keyId, projectId }) => get(projectId, keyId)) })
-)

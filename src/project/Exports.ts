@@ -9,7 +9,7 @@ import { Effect, type PlatformError, Record } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { type Columns, listOf, selectList } from "../sql/Columns.ts"
-import { ProjectUnknown } from "../operators/Refusals.ts"
+import { ProjectUnknown } from "../operating/Refusals.ts"
 import { type FileRecord, hasValues, type List, nest, type Part, parts } from "./Projects/Parts.ts"
 import { readProject } from "./Projects.ts"
 

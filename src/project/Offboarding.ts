@@ -8,8 +8,8 @@ import { Effect, Option } from "effect"
 import { SqlClient, type SqlError, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import type { State } from "../platform/Moves.ts"
-import { recordServiceAction } from "../operators/Audit.ts"
-import { ProjectUnknown, Refused } from "../operators/Refusals.ts"
+import { recordServiceAction } from "../operating/Audit.ts"
+import { ProjectUnknown, Refused } from "../operating/Refusals.ts"
 
 const batch = 2_000
 

@@ -22,13 +22,13 @@ import * as CrmHttp from "../crm/Http.ts"
 import * as ImportsHttp from "../imports/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
 import * as WebhooksHttp from "../webhooks/Http.ts"
-import * as CredentialHttp from "../project/Credential.ts"
+import * as ProjectHttp from "../project/Http.ts"
 import * as Middleware from "../http/path/Middleware.ts"
 import * as RequestShape from "../http/path/RequestShape.ts"
 
 /** The handlers of all operations. If a group is missing here, `operations` requires it. */
 const handlers = Layer.mergeAll(
-  CredentialHttp.handlers,
+  ProjectHttp.handlers,
   CrmHttp.clients,
   CrmHttp.directory,
   CrmHttp.pipelines,

@@ -5,7 +5,7 @@
 import { Duration, Effect, Layer } from "effect"
 import { sealedHeaders, signingSecrets } from "../webhooks/WebhookSecrets.ts"
 import { channelConfigs } from "../messaging/providers/Connectors.ts"
-import { Refused } from "../operators/Refusals.ts"
+import { Refused } from "../operating/Refusals.ts"
 import { plural } from "../platform/Text.ts"
 import { type SealedTable, unreadableAll } from "../secrets/SealedValues.ts"
 import { eraseTexts, pruneAudiences } from "../campaigns/Retention.ts"

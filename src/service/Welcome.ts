@@ -8,7 +8,7 @@ import { scopes } from "../api/Access.ts"
 import { noteExample } from "../api/crm/Notes.ts"
 import { messageExample } from "../api/messaging/Messaging.ts"
 import { type KeyId, ProjectId } from "../api/schema/Ids.ts"
-import { service } from "../operators/Audit.ts"
+import { service } from "../operating/Audit.ts"
 import { issue, signInPath } from "../http/auth/OperatorSessions.ts"
 import { issueKey } from "../http/auth/ApiKeys.ts"
 import demo from "../project/demo.json" with { type: "json" }

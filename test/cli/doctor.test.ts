@@ -272,7 +272,7 @@ it.effect("the advice of doctor has commands with every flag that they require",
     "cli/commands/doctor.ts",
     "cli/commands/doctor/Checks.ts",
     "cli/commands/doctor/Work.ts",
-    "project/Troubles.ts"
+    "operators/Troubles.ts"
   ]
   const sources = files.map((file) => readFileSync(join(import.meta.dirname, "../../src", file), "utf8"))
   const lines = sources.flatMap((source) => [...source.matchAll(/\\`\$\{cli\} (.*?)\\`/g)].map(([, line = ""]) => line))

@@ -3,7 +3,7 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Effect } from "effect"
 import { inspect } from "node:util"
 import { inReadTransaction } from "../../src/console/Page.ts"
-import { actions } from "../../src/project/Actions.ts"
+import { actions } from "../../src/operators/Actions.ts"
 import { untilRows } from "../support/Waiting.ts"
 import {
   type Console,

@@ -249,9 +249,9 @@ export const domains = [
   mutating("console/pages/Overview.ts", "console/Overview")("const refused = hasLimiter ?", "const refused = true ?"),
   mutating("sql/Database.ts", "console/Overview")("diskFull.at = performance.now()", "{}"),
   mutating("console/Answers.ts", "faults/Pooler")("outage === undefined ?", "true ?"),
-  mutating("project/Troubles.ts", "faults/Clocks")("Math.abs(aheadSeconds) > 5", "false"),
-  mutating("project/History.ts", "console/History")('key: "key_id", ', ""),
-  mutating("project/Actions.ts", "console/Browser")("and before ${end}", "and before ${until}"),
+  mutating("operators/Troubles.ts", "faults/Clocks")("Math.abs(aheadSeconds) > 5", "false"),
+  mutating("operators/History.ts", "console/History")('key: "key_id", ', ""),
+  mutating("operators/Actions.ts", "console/Browser")("and before ${end}", "and before ${until}"),
   mutating("console/Console.ts", "console/Access")(
     "if (Option.isSome(earlier)) yield* sessions.end(earlier.value)",
     ""
@@ -260,18 +260,18 @@ export const domains = [
   mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
   mutating("webhooks/delivery/DeliveryList.ts", "console/Lists")("AND answer = ${answer}", ""),
   mutating("messaging/Messages.ts", "console/Lists")("OR campaign_id = ${campaignId}", "OR true"),
-  mutating("operators/Search.ts", "console/Lists")(
+  mutating("operating/Search.ts", "console/Lists")(
     "created_at < ${until?.toISOString()",
     "created_at < ${since?.toISOString()"
   ),
-  mutating("operators/Search.ts", "console/Lists")("AND id < ${below}", ""),
+  mutating("operating/Search.ts", "console/Lists")("AND id < ${below}", ""),
   mutating("webhooks/delivery/DeliveryList.ts", "console/Overview")("AND replayed_by IS NULL AND", "AND"),
-  mutating("project/Waiting.ts", "console/Overview")('FROM found WHERE ${isAwake(sql, "project_id")}', "FROM found"),
+  mutating("operators/Troubles.ts", "console/Overview")('FROM found WHERE ${isAwake(sql, "project_id")}', "FROM found"),
   mutating("console/Layout.ts", "console/Browser")('href="#content"', 'href="#main"'),
   mutating("project/Offboarding.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
   mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),
   mutating("messaging/Messages.ts", "console/Lists")("AND messages.available_at IS NULL", ""),
-  mutating("operators/Operated.ts", "console/Browser")("FROM claim WHERE changed", "FROM claim WHERE false"),
+  mutating("operating/Operated.ts", "console/Browser")("FROM claim WHERE changed", "FROM claim WHERE false"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
   attempt("WHERE failure IS NULL", ""),

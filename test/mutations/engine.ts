@@ -137,7 +137,7 @@ export const engine = [
   mutating("cells/Checks.ts", "cells/Moves")("  yield* olderEnded(source)\n", ""),
   mutating("cells/Moves.ts", "faults/Move.ends")("there === undefined && !isDeleted", "false"),
   mutating("cells/Moves.ts", "faults/Move.ends")("if (there !== undefined && there.state", "if (there?.state"),
-  mutating("operators/Refusals.ts", "webhooks/Replays.moved")(
+  mutating("operating/Refusals.ts", "webhooks/Replays.moved")(
     "AND ${livesHere(sql, sql`move_state`)}\n    FOR KEY SHARE",
     "FOR KEY SHARE"
   ),

@@ -9,7 +9,7 @@ const deals = mutating("project/Projects/Deals.ts", "project/Projects")
 const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
 const json = mutating("project/ProjectFile.ts", "project/ProjectFile")
 
-const history = mutating("project/History.ts", "console/History")
+const history = mutating("operators/History.ts", "console/History")
 const origin = mutating("commands/Kind.ts", "console/History")
 
 const refusals = mutating("http/auth/RefusedRequests.ts", "service/Health")
@@ -26,8 +26,8 @@ export const project = [
   refusals("else if (counts.size < maxCounts)", "else if (false)"),
   refusals("excluded.count +", "0 *"),
   refusals("THEN old.count ELSE 0 END", "THEN old.count ELSE old.count END"),
-  mutating("project/Actions.ts", "service/Health")("WHERE project_id = ${projectId} AND key_id", "WHERE key_id"),
-  mutating("project/History.ts", "console/History")('kind === "removed" ? undefined : kind', "kind"),
+  mutating("operators/Actions.ts", "service/Health")("WHERE project_id = ${projectId} AND key_id", "WHERE key_id"),
+  mutating("operators/History.ts", "console/History")('kind === "removed" ? undefined : kind', "kind"),
   history('client: ["clients", "created_at, updated_at"],\n  deal: ["deals", "created_at, updated_at"],', ""),
   history('WHERE ${kind !== "event"} OR events.id = ${id}', ""),
   origin("redactSecrets(id)", "id"),

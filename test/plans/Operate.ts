@@ -1,7 +1,7 @@
 /** Runs everything that operators can do once: every page and action of the console, and their commands. */
 import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
-import type { ActionName } from "../../src/project/Actions.ts"
+import type { ActionName } from "../../src/operators/Actions.ts"
 import { documentOf, run } from "../cli/Cli.support.ts"
 import { type Console, type FilledProject, fillProject, pagesOf, sessionOf } from "../console/Console.support.ts"
 import { type Hit, open, receiver, status } from "../webhooks/delivery/Deliveries.support.ts"

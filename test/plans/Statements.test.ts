@@ -51,7 +51,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/webhooks/Replays.ts endFormer: reads all of replays",
     "src/webhooks/Replays.ts listRunning: sorts replays below a limit",
     "src/messaging/Calls.ts measureQueue: skips a column of messages_by_channel",
-    "src/project/Waiting.ts countAbandoned: skips a column of messages_by_channel",
+    "src/operators/Troubles.ts countAbandoned: skips a column of messages_by_channel",
     "src/cells/Replication.ts slots: reads projects without a limit by projects_moving"
   ],
   "the whole of what it is about, on purpose: the keys of a cell, the clients of an audience, the events of a client, the audiences and endpoints of a project, the stages of a file, the count of a capacity":
@@ -103,10 +103,10 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     "src/webhooks/delivery/DeliveryMetrics.ts readAttempts: reads attempt_minutes without a limit by attempt_minutes_pkey"
   ],
   "the first projects with a disabled webhook or a paused campaign, and 10,000 enabled webhooks": [
-    "src/project/Waiting.ts countEndpoints: reads all of webhooks",
-    "src/project/Waiting.ts waiting: filters webhooks below a limit",
+    "src/operators/Troubles.ts countEndpoints: reads all of webhooks",
+    "src/operators/Troubles.ts waiting: filters webhooks below a limit",
     // Reads the index alone: some 20 ms for 300,000 campaigns of 50,000 projects.
-    "src/project/Waiting.ts waiting: skips a column of campaigns_by_status"
+    "src/operators/Troubles.ts waiting: skips a column of campaigns_by_status"
   ]
 }
 
@@ -116,8 +116,8 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
  * their project.
  */
 const varying: ReadonlySet<string> = new Set([
-  "src/project/History.ts find: filters api_keys below a limit",
-  "src/project/History.ts find: sorts deliveries below a limit",
+  "src/operators/History.ts find: filters api_keys below a limit",
+  "src/operators/History.ts find: sorts deliveries below a limit",
   "src/webhooks/WebhookList.ts list: filters webhooks below a limit"
 ])
 

@@ -70,7 +70,7 @@ const sentTexts = Effect.fnUntraced(function* (databaseUrl: string) {
 })
 
 /** Folders without a domain: their templates are parts of the statements of others. */
-const foundation = /^src\/(commands|http|operators|outbox|platform|secrets|sql|telemetry|work)\//
+const foundation = /^src\/(commands|http|operating|outbox|platform|secrets|sql|telemetry|work)\//
 
 /** Returns the name of a statement: its outermost template outside of the foundation. */
 const titleOf = ({ template }: Built): string => {

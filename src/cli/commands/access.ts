@@ -12,8 +12,8 @@ import {
   revokeKey,
   rotateKey
 } from "../../http/auth/ApiKeys.ts"
-import { Operator, recordDone } from "../../operators/Audit.ts"
-import { decodeProjectId } from "../../operators/Refusals.ts"
+import { Operator, recordDone } from "../../operating/Audit.ts"
+import { decodeProjectId } from "../../operating/Refusals.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, CommandFailed, described } from "../Output.ts"

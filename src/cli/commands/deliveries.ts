@@ -7,7 +7,7 @@ import { attemptsOf, type Delivery } from "../../webhooks/delivery/DeliveryList.
 import { listReplays } from "../../webhooks/Replays.ts"
 import { states } from "../../webhooks/delivery/States.ts"
 import { actionCommands } from "../ActionCommand.ts"
-import { decodeProjectId } from "../../operators/Refusals.ts"
+import { decodeProjectId } from "../../operating/Refusals.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, described, tableOf } from "../Output.ts"

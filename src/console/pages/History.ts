@@ -4,7 +4,7 @@
  */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { type Command, find, historyOf, kindNames, maxFound, maxProjects, maxShown } from "../../project/History.ts"
+import { type Command, find, historyOf, kindNames, maxFound, maxProjects, maxShown } from "../../operators/History.ts"
 import { block, type Cell, type Columns, facts, html, idOf, link, table, type Time } from "../Html.ts"
 import {
   choiceOf,
@@ -18,8 +18,8 @@ import {
   traceLinks
 } from "../Page.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
-import { scanLimit } from "../../operators/Search.ts"
-import { type Entry, listActions } from "../../operators/Audit.ts"
+import { scanLimit } from "../../operating/Search.ts"
+import { type Entry, listActions } from "../../operating/Audit.ts"
 
 export const history = projectPage(
   Effect.fnUntraced(function* ({ project: { id: project }, request, sql, submit, time }) {

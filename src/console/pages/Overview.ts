@@ -4,8 +4,16 @@ import type { SqlClient } from "effect/sql"
 import { countPending } from "../../webhooks/delivery/DeliveryMetrics.ts"
 import type { DueEndpoint, FailingEndpoint } from "../../webhooks/WebhookList.ts"
 import { pendingMax } from "../../api/integrations/WebhookHealth.ts"
-import { maxEndpoints, queueOf, readState, type State, troublesOf } from "../../project/Troubles.ts"
-import { maxCount, maxProjects, type Waiting } from "../../project/Waiting.ts"
+import {
+  maxCount,
+  maxEndpoints,
+  maxProjects,
+  queueOf,
+  readState,
+  type State,
+  troublesOf,
+  type Waiting
+} from "../../operators/Troubles.ts"
 import { attemptCharts } from "../Charts.ts"
 import { type PageRequest, recordLink } from "../Page.ts"
 import { duration } from "../../platform/Text.ts"

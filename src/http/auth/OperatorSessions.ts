@@ -11,7 +11,7 @@ import { createHash, createHmac, randomBytes, randomUUID } from "node:crypto"
 import type { ServiceUnavailable } from "../../api/Problems.ts"
 import { databaseIdentity, statement } from "../../sql/Database.ts"
 import { SecretKey } from "../../secrets/SecretBox.ts"
-import { insertServiceEntry } from "../../operators/Audit.ts"
+import { insertServiceEntry } from "../../operating/Audit.ts"
 import { sameHash } from "./Credentials.ts"
 
 const cookie = "developer_api_console"

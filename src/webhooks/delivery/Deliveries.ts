@@ -3,13 +3,13 @@ import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { DeliveryId, type InstallationId, type ProjectId } from "../../api/schema/Ids.ts"
 import { Notifier } from "../../outbox/Outbox.ts"
-import { lacks, requireProject } from "../../operators/Refusals.ts"
-import { complete, type RangeByAge, showing } from "../../operators/Search.ts"
+import { lacks, requireProject } from "../../operating/Refusals.ts"
+import { complete, type RangeByAge, showing } from "../../operating/Search.ts"
 import { details, type Filter, find } from "./DeliveryList.ts"
 import { installationExists } from "../WebhookList.ts"
 import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
 import { type Mutation, plain } from "../../commands/Command.ts"
-import { operated } from "../../operators/Operated.ts"
+import { operated } from "../../operating/Operated.ts"
 
 export const listDeliveries = Effect.fn("listDeliveries")(function* (
   projectId: ProjectId,

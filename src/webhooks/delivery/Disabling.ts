@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DisabledReason } from "../../api/integrations/WebhookHealth.ts"
-import { recordAction, service } from "../../operators/Audit.ts"
+import { recordAction, service } from "../../operating/Audit.ts"
 import { countDisabled } from "./DeliveryMetrics.ts"
 import type { Endpoint } from "./DeliveryLoop/Visits.ts"
 import { failuresToDisable } from "./States.ts"

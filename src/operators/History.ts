@@ -8,8 +8,8 @@ import { SqlClient, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { columnsOf, type Delivery } from "../webhooks/delivery/DeliveryList.ts"
 import { selectList } from "../sql/Columns.ts"
-import { entries } from "../operators/Audit.ts"
-import { scanLimit } from "../operators/Search.ts"
+import { entries } from "../operating/Audit.ts"
+import { scanLimit } from "../operating/Search.ts"
 
 /** Maximum number of commands, actions, events and deliveries: the newest. */
 export const maxShown = 50

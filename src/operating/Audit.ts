@@ -16,7 +16,7 @@ export const service = "service"
  * the session, followed by ` (console)`.
  */
 export class Operator extends Context.Service<Operator, { readonly actor: string }>()(
-  "developer-api-service/operators/Audit/Operator"
+  "developer-api-service/operating/Audit/Operator"
 ) {}
 
 export interface Audited {
