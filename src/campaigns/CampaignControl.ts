@@ -111,19 +111,19 @@ const retryFailed = (
       retried AS (
         UPDATE campaign_recipients AS recipient SET status = ${to}, route = 'primary', provider_type = NULL, attempts = 0,
           in_doubt = false, message_id = NULL, error_code = NULL, retries = recipient.retries + 1
-        FROM claim, failed
+        FROM applied, failed
         WHERE recipient.project_id = ${projectId} AND recipient.audience_id = (SELECT audience_id FROM target)
           AND recipient.position = failed.position
       ),
       noted AS (
-        UPDATE audiences SET retries = greatest(audiences.retries, (SELECT max(retries) + 1 FROM failed)) FROM claim, target
-        WHERE audiences.project_id = ${projectId} AND audiences.id = target.audience_id AND claim.changed
+        UPDATE audiences SET retries = greatest(audiences.retries, (SELECT max(retries) + 1 FROM failed)) FROM applied, target
+        WHERE audiences.project_id = ${projectId} AND audiences.id = target.audience_id AND applied.changed
       ),
       updated AS (
         UPDATE campaigns SET status = ${sql.literal(stateAfter("retry_failed"))}, traceparent = ${traceparent}::text,
           version = campaigns.version + 1, updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
-        FROM claim, target
-        WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id} AND claim.changed
+        FROM applied, target
+        WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id} AND applied.changed
       )`
   }),
   returning: sql`(SELECT count(*)::int FROM failed)`

@@ -5,8 +5,11 @@
 import type { Statement } from "effect/sql"
 import { hash as oneShotHash } from "node:crypto"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { Predicate } from "effect"
+import { type Fiber, Predicate } from "effect"
 import { PreconditionFailed } from "../api/Problems.ts"
+import { CurrentRequest } from "../platform/CurrentRequest.ts"
+import { redactSecrets } from "../platform/Text.ts"
+import { currentSpan } from "../telemetry/Telemetry.ts"
 
 export interface Command {
   readonly projectId: ProjectId
@@ -36,7 +39,7 @@ export const command = (
   projectId,
   key: request.headers["idempotency-key"],
   operation: request.endpoint.identifier,
-  // No part of the fingerprint: a repetition gets the stored outcome, whatever its condition is.
+  // The fingerprint does not contain the conditions, so a repetition gets the stored outcome also with another condition.
   ifMatch: request.headers["if-match"] === undefined ? undefined : versionsOf(request.headers["if-match"]),
   isCreateOnly: request.headers["if-none-match"] !== undefined,
   fingerprint: oneShotHash(
@@ -123,4 +126,22 @@ export const matches = (version: string) =>
 /** Makes the problem of a refusal whose `version` is the current version of the record. */
 export const preconditionFailed = {
   precondition_failed: ({ version }: { readonly version: number | null }) => PreconditionFailed.at(version)
+}
+
+/** The ids of the request, of its trace and of its key, and the operation. An operator's command has no request. */
+export type Origin = readonly [
+  requestId: string | null,
+  traceId: string | null,
+  keyId: string | null,
+  operation: string
+]
+
+/** The column of `command` with the origin, and its parts in the order of the columns of `idempotency_keys`. */
+export const originColumn = { origin: "text[]" }
+export const originParts = "origin[1], origin[2], origin[3], origin[4]"
+
+export const originOf = (fiber: Fiber.Fiber<unknown, unknown>, operation: string): Origin => {
+  const { caller, id } = fiber.getRef(CurrentRequest)
+  if (id === "") return [null, null, null, operation]
+  return [redactSecrets(id), currentSpan(fiber.context)?.traceId ?? null, caller?.keyId ?? null, operation]
 }

@@ -1,23 +1,34 @@
 /**
- * The statement of mutations. It stores the idempotency keys of its commands, applies the changes, and returns a row per command.
- * A `Kind` is a mutation as SQL over a relation of commands, from which the texts of its statement are made, once.
+ * The statement of mutations, of which a `Kind` is the SQL over a relation of commands. It stores the idempotency keys of its commands,
+ * applies their changes, and returns a row for each command. Its parts, in their order:
+ *
+ *   requested   the commands, which are the only parameters
+ *   entered     takes the advisory lock of each project, and reads its row
+ *   command     the commands whose project was entered
+ *   decided     locks records and checks guards: the `failure` of each command, or NULL        Kind.decided
+ *   new_key     inserts the keys of the commands without a failure
+ *   applied     the commands whose key was new
+ *   …           their changes, events and deliveries                                           Kind.effect, Kind.events
+ *   rows        a `CommandRow` for each command
+ *
+ * Its text has three forms. The first two also exist without events, for projects without subscribers.
+ *
+ *   form      commands   a locked record is         sent for
+ *   grouped   many       skipped (`undecided`)      a group
+ *   single    one        skipped (`undecided`)      a group of one command
+ *   waiting   one        waited for                 a command that its group left undecided, or whose group failed
  */
-import type { Fiber } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import { CurrentRequest } from "../platform/CurrentRequest.ts"
-import { ifMatchColumn, matches, type Problems } from "./Command.ts"
-import { redactSecrets } from "../platform/Text.ts"
-import { currentSpan } from "../telemetry/Telemetry.ts"
+import { ifMatchColumn, matches, originColumn, originParts, type Problems } from "./Command.ts"
 import type { EventType } from "../api/integrations/Events.ts"
 
-/**
- * The parts of a statement that differ between its variants: for one command or for many, and waiting for locked records or
- * skipping them.
- */
+/** What differs between the forms of a statement. */
 export interface Form {
-  /** What follows `FOR … UPDATE`: SKIP LOCKED, or nothing in the variant that waits. */
+  /** Whether the statement has one command. */
+  readonly isOne: boolean
+  /** What follows `FOR … UPDATE`: SKIP LOCKED, or nothing in `waiting`. */
   readonly locked: Statement.Fragment
-  /** What follows SELECT where several commands may give the same value: DISTINCT, or nothing for one command. */
+  /** What follows SELECT where several commands may give the same value: DISTINCT in `grouped`, otherwise nothing. */
   readonly distinct: Statement.Fragment
   /** A query of the distinct projects, in the order in which they are locked. `rows` is what follows FROM. */
   readonly projects: (rows: Statement.Fragment) => Statement.Fragment
@@ -33,13 +44,13 @@ export interface Form {
   /** The position of a command among the commands of its partition, from 1. */
   readonly rank: (partition: string) => Statement.Fragment
   /**
-   * The failure of a command whose record was not found. In the variants that skip locked records, the command is undecided if
-   * `record`, a query without locks, finds the record. Otherwise the failure is `code`.
+   * The failure of a command whose record was not found: `code`. In the forms that skip, the command is undecided if `record`, a query
+   * without locks, finds the record.
    */
   readonly absent: (record: Statement.Fragment, code: string) => Statement.Fragment
   /**
-   * The failure of a command that is refused only if other commands of its group are applied. In the variants that skip locked
-   * records, the command is undecided. Otherwise the failure is `code`.
+   * The failure of a command for which a capacity has no room: `code` in `waiting`. In the forms that skip, the command is undecided,
+   * because the outcome depends on other commands.
    */
   readonly crowded: (code: string) => Statement.Fragment
 }
@@ -59,26 +70,29 @@ export interface Kind<Args, Problem> {
    * `command`, and `failure text`, `faults text[]`, `resource_id`, `changed`, `version` and the columns that the effect needs.
    */
   readonly decided: (form: Form) => Statement.Fragment
-  /**
-   * Common table expressions that apply the changes of the commands in `claim`: those that no guard refused and whose keys were
-   * free. `claim` has the columns of `decided`.
-   */
+  /** Common table expressions that make the changes of the commands in `applied`, which has the columns of `decided`. */
   readonly effect: (form: Form) => Statement.Fragment
-  /** Their SQL is left out for a project without subscribers to their types, because PostgreSQL prepares it for each statement. */
+  /**
+   * The events of the changes. The texts for projects without subscribers leave their SQL out, because PostgreSQL prepares each part of a
+   * statement for each execution, also one that then has no rows.
+   */
   readonly events?: Events
   readonly problems: Problems<Problem>
 }
 
-/** The events of a change of many commands, as `eventsOf` makes them. */
+/** The events of a kind, as `eventsOf` makes them. */
 interface Events {
   readonly types: ReadonlyArray<EventType>
   /** Common table expressions, after `effect`, that append the events and their deliveries. */
   readonly appended: Statement.Fragment
+  /** A condition on a row of `projects`: the project has no subscriber to the events. */
+  readonly noSubscriber: Statement.Fragment
   /** An expression for the installations that got deliveries. Only the first run of a command returns them; they are not stored. */
   readonly installations: (distinct: Statement.Fragment) => Statement.Fragment
 }
 
-export interface Attempt<Returned> {
+/** What the statement returns for a command. */
+export interface CommandRow<Returned> {
   readonly ord: number
   /** The code of the problem that a failed guard gives; null if no guard failed. */
   readonly failure: string | null
@@ -87,13 +101,13 @@ export interface Attempt<Returned> {
   readonly resourceId: string
   readonly changed: boolean
   readonly version: number | null
-  /** True if `failure` is null and the key was free, so that the change was applied. */
-  readonly claimed: boolean
+  /** Whether `failure` is null and the key was new, so that the change was applied. */
+  readonly applied: boolean
   readonly returned: Returned
 }
 
-/** The parts of one statement, as in `Kind`. */
-interface Parts {
+/** What a statement is made of: `decided` and `effect` as in `Kind`. */
+interface Clauses {
   /** A query of the commands, with the columns `ord`, `project_id`, `key`, `fingerprint`, `at`, `origin` and the arguments. */
   readonly requested: Statement.Fragment
   readonly isOne: boolean
@@ -112,17 +126,17 @@ interface Parts {
  * another session holds it or waits for it exclusively, the command has no row.
  *
  * Every statement takes its locks in one order: records, the row of the project (if a capacity is counted), keys; each kind by
- * project and id. So statements do not deadlock. OFFSET 0 and the materialized `claim` force look-ups by key. Otherwise the
+ * project and id. So statements do not deadlock. OFFSET 0 and the materialized `applied` force look-ups by key. Otherwise the
  * planner could choose a scan while a table is small, and PostgreSQL would keep the plan when the table has grown.
  */
-export const attempt = <Returned>(
+export const commandStatement = <Returned>(
   sql: SqlClient.SqlClient,
-  { requested, decided, effect, entering = sql.literal(""), isOne, returning }: Parts
+  { requested, decided, effect, entering = sql.literal(""), isOne, returning }: Clauses
 ) =>
-  sql<Attempt<Returned>>`
+  sql<CommandRow<Returned>>`
     WITH ${isOne ? enterOne(sql, requested, entering) : enterMany(sql, requested, entering)},
     ${decided},
-    claimed AS (
+    new_key AS (
       INSERT INTO idempotency_keys (project_id, key, fingerprint, resource_id, changed, version, created_at,
         request_id, trace_id, key_id, operation)
       SELECT project_id, key, fingerprint, resource_id, changed, version, at, ${sql.literal(originParts)}
@@ -131,10 +145,10 @@ export const attempt = <Returned>(
       ON CONFLICT (project_id, key) DO NOTHING
       RETURNING project_id, key
     ),
-    claim AS MATERIALIZED (SELECT decided.* FROM claimed JOIN decided USING (project_id, key)),
+    applied AS MATERIALIZED (SELECT decided.* FROM new_key JOIN decided USING (project_id, key)),
     ${effect}
     SELECT ord, failure, faults, resource_id AS "resourceId", changed, version,
-           ${sql.literal(isOne ? "EXISTS (SELECT FROM claimed)" : "ord = ANY(ARRAY(SELECT ord FROM claim))")} AS claimed,
+           ${sql.literal(isOne ? "EXISTS (SELECT FROM new_key)" : "ord = ANY(ARRAY(SELECT ord FROM applied))")} AS applied,
            ${returning ?? sql.literal("NULL")} AS returned
     FROM decided`
 
@@ -168,110 +182,70 @@ const enterMany = (
     SELECT requested.*, contact_capacity, default_pipeline_id, time_zone FROM requested JOIN entered USING (project_id)
   )`
 
-/** The ids of the request, of its trace and of its key, and the operation. An operator's command has no request. */
-export type Origin = readonly [
-  requestId: string | null,
-  traceId: string | null,
-  keyId: string | null,
-  operation: string
-]
-
-/** The column of `command` with the origin, and its parts in the order of the columns of `idempotency_keys`. */
-const originColumn = { origin: "text[]" }
-const originParts = "origin[1], origin[2], origin[3], origin[4]"
-
-export const originOf = (fiber: Fiber.Fiber<unknown, unknown>, operation: string): Origin => {
-  const { caller, id } = fiber.getRef(CurrentRequest)
-  if (id === "") return [null, null, null, operation]
-  return [redactSecrets(id), currentSpan(fiber.context)?.traceId ?? null, caller?.keyId ?? null, operation]
-}
-
-/** Whether the caller's project has no subscriber to events of `types`, as far as its credential tells. */
-export const isUnsubscribed = (fiber: Fiber.Fiber<unknown, unknown>, types: ReadonlyArray<EventType> = []): boolean => {
-  const { caller } = fiber.getRef(CurrentRequest)
-  return caller !== undefined && !types.some((type) => caller.eventTypes.includes(type))
-}
-
 /** The failure of a command that is to run alone. */
 export const undecided = "undecided"
 
-/**
- * Returns the texts of a kind's statement: for many commands, for one command, and for one command that waits for locked
- * records. The first two also exist without events: if a project has a subscriber in the database, its command has no row, and runs
- * alone, with its events. The only parameters are the commands.
- */
-export const textsOf = <Args, Problem>(sql: SqlClient.SqlClient, kind: Kind<Args, Problem>) => {
+const formsOf = (sql: SqlClient.SqlClient) => {
   const code = (text: string) => sql.literal(`'${text}'`)
-  const holds = sql.literal(matches("old_version"))
-  const one = {
-    isOne: true,
-    distinct: sql.literal(""),
-    projects: (rows: Statement.Fragment) => sql`SELECT project_id FROM ${rows}`,
-    sums: (changes: Statement.Fragment) => changes,
-    inOrder: sql.literal("command"),
-    holds,
-    rank: () => sql.literal("1")
-  } as const
-  const skipping = {
+  const grouped: Form = {
+    isOne: false,
     locked: sql.literal("SKIP LOCKED"),
-    // This is not an EXISTS, because the plan of an EXISTS could read all records.
-    absent: (record: Statement.Fragment, otherwise: string) => sql`
-      coalesce((SELECT ${code(undecided)} FROM (${record}) AS stored LIMIT 1), ${code(otherwise)})`,
-    crowded: () => code(undecided)
-  }
-  const columns = { ...kind.args, ...ifMatchColumn, ...originColumn }
-  const requested = (query: (args: typeof columns) => string) => sql.literal(query(columns))
-  const many: Form = {
-    ...skipping,
     distinct: sql.literal("DISTINCT"),
     projects: (rows) => sql`SELECT DISTINCT project_id FROM ${rows} ORDER BY project_id`,
     sums: (changes) =>
       sql`SELECT project_id, sum(change)::int AS change FROM (${changes}) AS changes GROUP BY project_id`,
-    holds,
+    holds: sql.literal(matches("old_version")),
     inOrder: sql.literal("(SELECT * FROM command ORDER BY project_id, id) AS command"),
-    rank: (partition) => sql.literal(`row_number() OVER (PARTITION BY ${partition} ORDER BY command.ord)`)
+    rank: (partition) => sql.literal(`row_number() OVER (PARTITION BY ${partition} ORDER BY command.ord)`),
+    // This is not an EXISTS, because the plan of an EXISTS could read all records.
+    absent: (record, otherwise) => sql`
+      coalesce((SELECT ${code(undecided)} FROM (${record}) AS stored LIMIT 1), ${code(otherwise)})`,
+    crowded: () => code(undecided)
   }
-  const skippingTexts = (kind: Kind<Args, Problem>, entering?: Statement.Fragment) => ({
-    many: textOf(sql, kind, requested(requestedMany), many, entering),
-    one: textOf(sql, kind, requested(requestedOne), { ...skipping, ...one }, entering)
-  })
-  const { events, ...unsubscribed } = kind
-  return {
-    subscribed: skippingTexts(kind),
-    unsubscribed: events && skippingTexts(unsubscribed, withoutSubscribers(sql, events.types)),
-    waiting: textOf(sql, kind, requested(requestedOne), {
-      ...one,
-      locked: sql.literal(""),
-      absent: (_, text) => code(text),
-      crowded: code
-    })
+  const single: Form = {
+    ...grouped,
+    isOne: true,
+    distinct: sql.literal(""),
+    projects: (rows) => sql`SELECT project_id FROM ${rows}`,
+    sums: (changes) => changes,
+    inOrder: sql.literal("command"),
+    rank: () => sql.literal("1")
   }
+  const waiting: Form = { ...single, locked: sql.literal(""), absent: (_, text) => code(text), crowded: code }
+  return { grouped, single, waiting }
 }
 
-const textOf = <Args, Problem>(
+/**
+ * Returns the texts of a kind's statement, by their forms. A text without events gives no row for a command whose project has a
+ * subscriber in the database: the command then runs alone, with its events.
+ */
+export const textsOf = <Args, Problem>(
   sql: SqlClient.SqlClient,
-  { decided, effect, events }: Kind<Args, Problem>,
-  requested: Statement.Fragment,
-  form: Form & { readonly isOne?: true },
-  entering?: Statement.Fragment
-): string => {
-  const [text] = attempt(sql, {
-    requested,
-    isOne: form.isOne === true,
-    entering,
-    decided: decided(form),
-    effect: events === undefined ? effect(form) : sql`${effect(form)}, ${events.appended}`,
-    returning: events?.installations(form.distinct)
-  }).compile()
-  return text
+  { args, decided, effect, events }: Kind<Args, Problem>
+) => {
+  const columns = { ...args, ...ifMatchColumn, ...originColumn }
+  const { grouped, single, waiting } = formsOf(sql)
+  const textOf = (form: Form, appending?: Events, entering?: Statement.Fragment) => {
+    const [text] = commandStatement(sql, {
+      requested: sql.literal(form.isOne ? requestedOne(columns) : requestedMany(columns)),
+      isOne: form.isOne,
+      entering,
+      decided: decided(form),
+      effect: appending === undefined ? effect(form) : sql`${effect(form)}, ${appending.appended}`,
+      returning: appending?.installations(form.distinct)
+    }).compile()
+    return text
+  }
+  const entering = events && sql`AND ${events.noSubscriber}`
+  return {
+    withEvents: { grouped: textOf(grouped, events), single: textOf(single, events) },
+    withoutEvents: events && {
+      grouped: textOf(grouped, undefined, entering),
+      single: textOf(single, undefined, entering)
+    },
+    waiting: textOf(waiting, events)
+  }
 }
-
-/** This is not an EXISTS, because the plan of an EXISTS could read all webhooks. */
-const withoutSubscribers = (sql: SqlClient.SqlClient, types: ReadonlyArray<EventType>) =>
-  sql.literal(`
-  AND (
-    SELECT bool_or(event_types && '{${types.join()}}') FROM webhooks WHERE webhooks.project_id = projects.project_id
-  ) IS NOT TRUE`)
 
 type Args = Readonly<Record<string, string>>
 

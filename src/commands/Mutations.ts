@@ -1,6 +1,6 @@
 /**
- * Runs mutations: the connections and the permits to use them, the stored outcomes of idempotency keys, and the outcome of a command
- * from its attempt and from the outcome that is stored under its key.
+ * Runs mutations: the connections and the permits to use them, the stored outcomes of idempotency keys, and the outcome of a command,
+ * from the row of its statement or from what is stored under its key.
  */
 import { Context, Effect, Layer, PartitionedSemaphore } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
@@ -19,8 +19,8 @@ import {
 } from "../sql/Database.ts"
 import { DeliveryPace, type Pace } from "../work/DeliveryPace.ts"
 import { hashOf } from "../platform/Text.ts"
-import { type Attempt, attempt, originOf } from "./Kind.ts"
-import type { Command, Mutation, Outcome, Problems } from "./Command.ts"
+import { type CommandRow, commandStatement } from "./Kind.ts"
+import { type Command, type Mutation, originOf, type Outcome, type Problems } from "./Command.ts"
 
 interface Key {
   readonly projectId: ProjectId
@@ -168,12 +168,12 @@ export const outcomeOf = <Problem, Returned>(
   client: MutationClient,
   command: Command,
   problems: Problems<Problem>,
-  run: Effect.Effect<Attempt<Returned>, ServiceUnavailable>
+  run: Effect.Effect<CommandRow<Returned>, ServiceUnavailable>
 ): Effect.Effect<Outcome<Returned>, Problem | IdempotencyKeyReused | ServiceUnavailable> =>
-  Effect.flatMap(run, (attempt) => {
-    if (attempt.claimed) {
+  Effect.flatMap(run, (row) => {
+    if (row.applied) {
       client.keys.add(command)
-      return Effect.succeed({ ...receipt(attempt), replayed: false, returned: attempt.returned })
+      return Effect.succeed({ ...receipt(row), replayed: false, returned: row.returned })
     }
     // A stored outcome takes precedence over a failed guard: the guard may fail because of the first run's effect.
     return Effect.flatMap(client.stored(command), (first) => {
@@ -181,8 +181,8 @@ export const outcomeOf = <Problem, Returned>(
         client.keys.add(command)
         return replay(command, first)
       }
-      if (attempt.failure !== null) return problemOf(attempt.failure, attempt, problems)
-      // The key was taken during the attempt, and was pruned before the look-up. It is free for the next attempt.
+      if (row.failure !== null) return problemOf(row.failure, row, problems)
+      // The key was taken when the statement ran, and was pruned before the look-up. It is free for the next run.
       return outcomeOf(client, command, problems, run)
     })
   })
@@ -194,7 +194,7 @@ const replay = ({ fingerprint }: Command, first: Stored): Effect.Effect<Outcome<
 
 const problemOf = <Problem>(
   failure: string,
-  { faults, version }: Pick<Attempt<unknown>, "faults" | "version">,
+  { faults, version }: Pick<CommandRow<unknown>, "faults" | "version">,
   problems: Problems<Problem>
 ): Effect.Effect<never, Problem> => {
   const problem = problems[failure]
@@ -221,7 +221,7 @@ export const mutate = <Problem, Returned = null>(
   const { sql } = client
   const { fingerprint, ifMatch = null, key, projectId } = command
   const text = Effect.withFiber((fiber) =>
-    attempt<Returned>(sql, {
+    commandStatement<Returned>(sql, {
       requested: sql`
         SELECT 1 AS ord, ${projectId}::text COLLATE "C" AS project_id, ${key}::text COLLATE "C" AS key,
           ${fingerprint}::bytea AS fingerprint, ${at}::timestamptz AS at,
@@ -239,9 +239,9 @@ export const mutate = <Problem, Returned = null>(
 export const alone = <Returned>(
   { permits }: MutationClient,
   projectId: ProjectId,
-  attempt: Effect.Effect<ReadonlyArray<Attempt<Returned>>, SqlError.SqlError>
-): Effect.Effect<Attempt<Returned>, ServiceUnavailable> =>
-  Effect.flatMap(attempt, ([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row))).pipe(
+  run: Effect.Effect<ReadonlyArray<CommandRow<Returned>>, SqlError.SqlError>
+): Effect.Effect<CommandRow<Returned>, ServiceUnavailable> =>
+  Effect.flatMap(run, ([row]) => (row === undefined ? Effect.fail(new Contended()) : Effect.succeed(row))).pipe(
     permits.withPermit(projectId),
     statement
   )

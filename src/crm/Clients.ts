@@ -198,18 +198,18 @@ const createClients = (sql: SqlClient.SqlClient): Kind<NewClient, CreateProblem>
         ${sql.literal(clientReferences(`"responsibleMemberId"`, `"organizationId"`))}
     )`,
   effect: ({ sums }) => sql`
-    ${addActiveClients(sql, sums(sql`SELECT project_id, 1 AS change FROM claim WHERE claim.counted`))},
+    ${addActiveClients(sql, sums(sql`SELECT project_id, 1 AS change FROM applied WHERE applied.counted`))},
     created AS (
       INSERT INTO clients (project_id, id, ${sql.literal(insertList(given))}, status, archived_at, version, created_at, updated_at)
       SELECT project_id, id, ${sql.literal(insertedValues(given))}, ${sql.literal(status)},
         CASE WHEN "status" = 'archived' THEN at END, 1, at, at
-      FROM claim
+      FROM applied
       RETURNING *
     )`,
   events: eventsOf(sql, {
     "crm.client.created.v1": (type) => sql`
-      SELECT created.project_id, ${type}, ${sql.literal(createdData)}, created.created_at, claim.traceparent
-      FROM created JOIN claim USING (project_id, id)`
+      SELECT created.project_id, ${type}, ${sql.literal(createdData)}, created.created_at, applied.traceparent
+      FROM created JOIN applied USING (project_id, id)`
   }),
   problems: {
     ...preconditionFailed,

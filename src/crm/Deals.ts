@@ -200,13 +200,13 @@ const createDeals = (sql: SqlClient.SqlClient): Kind<NewDeal, CreateProblem> => 
                          closed_at, version, created_at, updated_at)
       SELECT project_id, id, ${sql.literal(insertedValues(given))}, pipeline_id, stage_id, coalesce("status", 'open'),
         coalesce("lifecycle", 'active'), CASE WHEN "status" <> 'open' THEN at END, 1, at, at
-      FROM claim
+      FROM applied
       RETURNING *
     )`,
   events: eventsOf(sql, {
     "crm.deal.created.v1": (type) => sql`
-      SELECT created.project_id, ${type}, ${sql.literal(createdData)}, created.created_at, claim.traceparent
-      FROM created JOIN claim USING (project_id, id)`
+      SELECT created.project_id, ${type}, ${sql.literal(createdData)}, created.created_at, applied.traceparent
+      FROM created JOIN applied USING (project_id, id)`
   }),
   problems: {
     ...preconditionFailed,

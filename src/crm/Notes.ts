@@ -85,7 +85,7 @@ const create = (sql: Sql): Kind<NoteCreate & NotePath & { readonly authorKeyId: 
   effect: () => sql`
     created AS (
       INSERT INTO notes (project_id, id, deal_id, body, author_key_id, version, created_at, updated_at)
-      SELECT project_id, id, "dealId", body, "authorKeyId", 1, at, at FROM claim
+      SELECT project_id, id, "dealId", body, "authorKeyId", 1, at, at FROM applied
     )`,
   problems: { note_not_found: () => new NoteNotFound({ detail: DealNotFound.detail }) }
 })
@@ -118,9 +118,9 @@ const patch = (sql: Sql): Kind<NotePatch & NotePath, NoteNotFound | Precondition
     )`,
   effect: () => sql`
     updated AS (
-      UPDATE notes SET body = claim.body, version = notes.version + 1, updated_at = greatest(notes.updated_at, claim.at)
-      FROM claim
-      WHERE notes.project_id = claim.project_id AND notes.id = claim.id AND claim.changed
+      UPDATE notes SET body = applied.body, version = notes.version + 1, updated_at = greatest(notes.updated_at, applied.at)
+      FROM applied
+      WHERE notes.project_id = applied.project_id AND notes.id = applied.id AND applied.changed
     )`,
   problems: { ...preconditionFailed, ...plain(NoteNotFound), version_conflict }
 })
@@ -150,7 +150,7 @@ const remove = (
     )`,
   effect: () => sql`
     removed AS (
-      DELETE FROM notes USING claim WHERE notes.project_id = claim.project_id AND notes.id = claim.id
+      DELETE FROM notes USING applied WHERE notes.project_id = applied.project_id AND notes.id = applied.id
     )`,
   problems: { ...preconditionFailed, ...plain(NoteNotFound), version_conflict }
 })

@@ -79,10 +79,10 @@ const rate = (
     )`,
   effect: () => sql`
     rated AS (
-      UPDATE tickets SET rating_score = claim.score, rating_comment = claim.comment, rating_by = 'operator',
+      UPDATE tickets SET rating_score = applied.score, rating_comment = applied.comment, rating_by = 'operator',
         version = tickets.version + 1
-      FROM claim
-      WHERE tickets.project_id = claim.project_id AND tickets.id = claim.id AND claim.changed
+      FROM applied
+      WHERE tickets.project_id = applied.project_id AND tickets.id = applied.id AND applied.changed
     )`,
   problems: { ...preconditionFailed, ...plain(TicketNotFound, TicketNotRateable, RatingCustomerOwned) }
 })

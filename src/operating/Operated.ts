@@ -26,7 +26,7 @@ export const operated = Effect.fnUntraced(function* <Returned = null>(
   const { actor } = yield* Operator
   yield* requireProject(sql, projectId)
   const effect = sql`${mutation.effect},
-    commanded AS (SELECT project_id FROM claim WHERE changed),
+    commanded AS (SELECT project_id FROM applied WHERE changed),
     ${recordAction(sql, { ...entry, actor, target: id }, "commanded")}`
   const request = command(projectId, {
     endpoint: { identifier: `operator.${entry.action}` },

@@ -82,6 +82,10 @@ export const eventsOf = (
   return {
     types,
     appended: append(sql, sql.join(" UNION ALL ", false)(happened)),
+    // This is not an EXISTS, because the plan of an EXISTS could read all webhooks.
+    noSubscriber: sql.literal(`(
+    SELECT bool_or(event_types && '{${types.join()}}') FROM webhooks WHERE webhooks.project_id = projects.project_id
+  ) IS NOT TRUE`),
     installations: (distinct: Statement.Fragment) =>
       appendedInstallations(sql, sql`decided.project_id`, types.length === 1 ? distinct : undefined)
   }

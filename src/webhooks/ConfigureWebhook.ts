@@ -114,7 +114,7 @@ export const configure = (
         (project_id, installation_id, endpoint_url, event_types, headers, header_names, enabled, version, updated_at)
       SELECT ${projectId}::text, ${id}::text, ${endpointUrl}::text, ${eventTypes}::text[],
         ${headers.sealed}::bytea, ${headers.names}::text[], true, 1, ${at}::timestamptz
-      FROM claim WHERE NOT EXISTS (SELECT FROM target)
+      FROM applied WHERE NOT EXISTS (SELECT FROM target)
       RETURNING project_id, installation_id
     ),
     secret AS (
@@ -126,11 +126,11 @@ export const configure = (
       UPDATE webhooks SET endpoint_url = ${endpointUrl}::text, event_types = ${eventTypes}::text[],
         headers = ${headers.sealed}::bytea, header_names = ${headers.names}::text[], enabled = true, disabled_reason = NULL,
         version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz)
-      FROM claim, target
-      WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND claim.changed
+      FROM applied, target
+      WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id} AND applied.changed
     ),
     unparked AS (
-      UPDATE endpoint_health SET ${sql.literal(recovered)} FROM claim
+      UPDATE endpoint_health SET ${sql.literal(recovered)} FROM applied
       WHERE endpoint_health.project_id = ${projectId} AND endpoint_health.installation_id = ${id}
     )`,
   problems: {
@@ -176,13 +176,13 @@ export const rotate = (
   effect: sql`
     updated AS (
       UPDATE webhooks SET version = webhooks.version + 1, updated_at = greatest(webhooks.updated_at, ${at}::timestamptz)
-      FROM claim
+      FROM applied
       WHERE webhooks.project_id = ${projectId} AND webhooks.installation_id = ${id}
       RETURNING webhooks.version
     ),
     -- Deletes secrets whose overlap has ended, and the oldest secret if there would be more than the maximum.
     expired AS (
-      DELETE FROM webhook_secrets USING claim
+      DELETE FROM webhook_secrets USING applied
       WHERE webhook_secrets.project_id = ${projectId} AND webhook_secrets.installation_id = ${id}
         AND webhook_secrets.version NOT IN (
           SELECT version FROM webhook_secrets
@@ -192,7 +192,7 @@ export const rotate = (
     ),
     retired AS (
       UPDATE webhook_secrets SET retires_at = now() + ${Duration.toMillis(overlap)}::float8 * interval '1 millisecond'
-      FROM claim
+      FROM applied
       WHERE webhook_secrets.project_id = ${projectId} AND webhook_secrets.installation_id = ${id}
         AND webhook_secrets.retires_at = 'infinity'
     ),

@@ -113,7 +113,7 @@ export const replay = (
         INSERT INTO replays (project_id, id, installation_id, since, until, event_types, status, state, position, created_at)
         SELECT project_id, ${id}::text, ${installationId}::text, ${since}::timestamptz, ${until}::timestamptz, types,
           ${status}::text, 'running', ${firstIdAt("evt", since.getTime())}::text, now()
-        FROM claim
+        FROM applied
       )`,
     problems: {
       ...plain(InstallationNotFound),

@@ -23,7 +23,7 @@ const testEvents = mutating("webhooks/TestEvents.ts", "contract/Replays")
 const headerNames = mutating("api/integrations/Webhooks.ts", "contract/WebhookHeaders")
 const webhookHeaders = mutating("webhooks/WebhookSecrets.ts", "contract/WebhookHeaders")
 const webhookReads = mutating("webhooks/Webhooks.ts", "contract/Replays")
-const attempt = mutating("commands/Kind.ts", "contract/Walk.keys")
+const commandStatement = mutating("commands/Kind.ts", "contract/Walk.keys")
 
 export const domains = [
   startingReplays("WHEN webhook.enabled IS NOT TRUE THEN 'webhook_state_conflict'", ""),
@@ -209,7 +209,7 @@ export const domains = [
   clientAddresses("WHEN status = 'archived' THEN", "WHEN false THEN"),
   clientAddresses("WHERE channel.id IS NULL LIMIT 1", "WHERE false LIMIT 1"),
   clientAddresses("WHERE target.ord IS NULL OR old_version = seen_version", ""),
-  clientAddresses("AND client_addresses.position >= jsonb_array_length(claim.addresses)", "AND false"),
+  clientAddresses("AND client_addresses.position >= jsonb_array_length(applied.addresses)", "AND false"),
   capacity("contact_capacity - active_clients AS free", "contact_capacity + 1 - active_clients AS free"),
   capacity("active_clients + moves.change", "active_clients"),
   mutating("crm/References.ts", "contract/ExternalIds")("isOutdated(error) ? Effect.delay(upsert(parts), pause) :", ""),
@@ -271,14 +271,17 @@ export const domains = [
   mutating("project/Offboarding.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
   mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),
   mutating("messaging/Messages.ts", "console/Lists")("AND messages.available_at IS NULL", ""),
-  mutating("operating/Operated.ts", "console/Browser")("FROM claim WHERE changed", "FROM claim WHERE false"),
+  mutating("operating/Operated.ts", "console/Browser")("FROM applied WHERE changed", "FROM applied WHERE false"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
-  replay("if (attempt.claimed) {", "if (attempt.failure === null) {"),
-  attempt("WHERE failure IS NULL", ""),
-  attempt(
+  replay("if (row.applied) {", "if (row.failure === null) {"),
+  commandStatement("WHERE failure IS NULL", ""),
+  commandStatement(
     "AND projects.revision = ${sql.literal(revision)}",
     "AND ${sql.literal(revision)} IS NOT NULL",
     "contract/Meanwhile"
   ),
-  attempt("WHERE webhooks.project_id = projects.project_id", "WHERE false", "webhooks/delivery/DeliverEvents")
+  mutating("outbox/Outbox.ts", "webhooks/delivery/DeliverEvents")(
+    "WHERE webhooks.project_id = projects.project_id",
+    "WHERE false"
+  )
 ]

@@ -10,7 +10,7 @@ const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
 const json = mutating("project/ProjectFile.ts", "project/ProjectFile")
 
 const history = mutating("operators/History.ts", "console/History")
-const origin = mutating("commands/Kind.ts", "console/History")
+const origin = mutating("commands/Command.ts", "console/History")
 
 const refusals = mutating("http/auth/RefusedRequests.ts", "service/Health")
 

@@ -186,8 +186,8 @@ export const change = (
           END,
           traceparent = ${traceparent}::text,
           version = campaigns.version + 1, updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
-        FROM claim, next, target
-        WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id} AND claim.changed
+        FROM applied, next, target
+        WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id} AND applied.changed
       )`
   })
   const zone_changed = ({ faults: [timeZone = ""] }: Refusal) => new ZoneChanged({ timeZone })

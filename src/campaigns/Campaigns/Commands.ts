@@ -148,7 +148,7 @@ export const create = (sql: Sql): Kind<{ readonly id: CampaignId; readonly name:
   effect: () => sql`
     created AS (
       INSERT INTO campaigns (project_id, id, name, created_at, updated_at)
-      SELECT project_id, id, name, at, at FROM claim
+      SELECT project_id, id, name, at, at FROM applied
     )`,
   problems: {}
 })
@@ -172,7 +172,7 @@ export const current = (sql: Sql, projectId: ProjectId, id: CampaignId) => sql<{
 /** Marks the campaign's audience, if any, for deletion by the pruner. */
 export const abandonAudience = (sql: Sql, projectId: ProjectId, at: Date) => sql`
   abandoned AS (
-    UPDATE audiences SET abandoned_at = ${at}::timestamptz FROM claim
+    UPDATE audiences SET abandoned_at = ${at}::timestamptz FROM applied
     WHERE audiences.project_id = ${projectId} AND audiences.id = (SELECT audience_id FROM target)
   )`
 
@@ -188,7 +188,7 @@ export const remove = (
     changed: sql`true`,
     version: sql`target.version`,
     effect: sql`
-      removed AS (DELETE FROM campaigns USING claim WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}),
+      removed AS (DELETE FROM campaigns USING applied WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}),
       ${abandonAudience(sql, projectId, at)}`
   })
 
@@ -212,6 +212,6 @@ export const duplicate = (
         SELECT ${projectId}::text, ${copy}::text, coalesce(${name ?? null}::text, left(name || ' copy', 160)),
           primary_template_id, primary_template_version, primary_channel_id,
           fallback_template_id, fallback_template_version, fallback_channel_id, ${at}::timestamptz, ${at}::timestamptz
-        FROM claim, target
+        FROM applied, target
       )`
   })

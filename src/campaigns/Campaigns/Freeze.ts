@@ -72,7 +72,7 @@ export const freeze = (
             WHEN suppressed THEN 'suppressed'
           END AS exclusion
         FROM ${clients(sql, projectId, filter.segmentId)}
-        WHERE ${memberOf(sql, projectId, filter.segmentId)} AND (SELECT true FROM claim)
+        WHERE ${memberOf(sql, projectId, filter.segmentId)} AND (SELECT true FROM applied)
       ),
       reach AS (
         SELECT place, dense_rank() OVER (ORDER BY channel_id, address)::int AS pair
@@ -110,7 +110,7 @@ export const freeze = (
         INSERT INTO audiences (project_id, id, filter, created_at,
           candidate_count, eligible_count, ${sql.literal(exclusions.join(", "))})
         SELECT ${projectId}::text, ${audienceId}::text, ${JSON.stringify(filter)}::json, ${at}::timestamptz, counted.*
-        FROM claim, counted
+        FROM applied, counted
         RETURNING project_id, id
       ),
       recipients AS (
@@ -121,7 +121,7 @@ export const freeze = (
       updated AS (
         UPDATE campaigns SET audience_id = ${audienceId}::text, version = campaigns.version + 1,
           updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
-        FROM claim
+        FROM applied
         WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}
       ),
       ${abandonAudience(sql, projectId, at)}`

@@ -82,22 +82,22 @@ const replace = (
     )`,
   effect: () => sql`
     removed AS (
-      DELETE FROM client_addresses USING claim
-      WHERE client_addresses.project_id = claim.project_id AND client_id = claim.id AND claim.changed
-        AND client_addresses.position >= jsonb_array_length(claim.addresses)
+      DELETE FROM client_addresses USING applied
+      WHERE client_addresses.project_id = applied.project_id AND client_id = applied.id AND applied.changed
+        AND client_addresses.position >= jsonb_array_length(applied.addresses)
     ),
     written AS (
       INSERT INTO client_addresses (project_id, client_id, position, channel_id, address)
       SELECT project_id, id, place - 1, item->>'channelId', item->>'address'
-      FROM claim, jsonb_array_elements(addresses) WITH ORDINALITY AS listed (item, place)
+      FROM applied, jsonb_array_elements(addresses) WITH ORDINALITY AS listed (item, place)
       WHERE changed
       ON CONFLICT (project_id, client_id, position)
         DO UPDATE SET channel_id = excluded.channel_id, address = excluded.address
     ),
     updated AS (
-      UPDATE clients SET version = clients.version + 1, updated_at = greatest(clients.updated_at, claim.at)
-      FROM claim
-      WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
+      UPDATE clients SET version = clients.version + 1, updated_at = greatest(clients.updated_at, applied.at)
+      FROM applied
+      WHERE clients.project_id = applied.project_id AND clients.id = applied.id AND applied.changed
     )`,
   problems: { ...preconditionFailed, ...plain(ClientNotFound, ChannelNotFound, ClientArchived) }
 })

@@ -62,54 +62,54 @@ export const erase = (
         AND ${sql.literal(counted)} + (SELECT count(*) FROM capacity) >= 0
     )`,
   effect: sql`
-    ${addActiveClients(sql, sql`SELECT claim.project_id, -1 AS change FROM claim, target WHERE counts`)},
+    ${addActiveClients(sql, sql`SELECT applied.project_id, -1 AS change FROM applied, target WHERE counts`)},
     updated_deal AS (
-      UPDATE deals SET client_id = NULL, version = deals.version + 1, updated_at = greatest(deals.updated_at, claim.at)
-      FROM claim, deal WHERE deals.project_id = deal.project_id AND deals.id = deal.id
+      UPDATE deals SET client_id = NULL, version = deals.version + 1, updated_at = greatest(deals.updated_at, applied.at)
+      FROM applied, deal WHERE deals.project_id = deal.project_id AND deals.id = deal.id
       RETURNING deals.*, deal.before
     ),
     updated_ticket AS (
       UPDATE tickets SET client_id = NULL, version = tickets.version + 1
-      FROM claim, ticket WHERE tickets.project_id = ticket.project_id AND tickets.id = ticket.id
+      FROM applied, ticket WHERE tickets.project_id = ticket.project_id AND tickets.id = ticket.id
     ),
     updated_task AS (
       UPDATE tasks SET client_id = NULL, version = tasks.version + 1
-      FROM claim, task WHERE tasks.project_id = task.project_id AND tasks.id = task.id
+      FROM applied, task WHERE tasks.project_id = task.project_id AND tasks.id = task.id
     ),
     -- An empty address stands for an erased one: nothing is sent to it.
     updated_conversation AS (
       UPDATE conversations SET client_id = NULL, address = ''
-      FROM claim, conversation
+      FROM applied, conversation
       WHERE conversations.project_id = conversation.project_id AND conversations.id = conversation.id
     ),
     -- Clients that were merged into this one were left out of campaigns. They stay left out.
     updated_client AS (
       UPDATE clients SET merged_into_client_id = NULL, suppressed = true, version = clients.version + 1,
-        updated_at = greatest(clients.updated_at, claim.at)
-      FROM claim, merged WHERE clients.project_id = merged.project_id AND clients.id = merged.id
+        updated_at = greatest(clients.updated_at, applied.at)
+      FROM applied, merged WHERE clients.project_id = merged.project_id AND clients.id = merged.id
       RETURNING clients.*, merged.before
     ),
     left_segment AS (
-      DELETE FROM segment_clients USING claim, segment
+      DELETE FROM segment_clients USING applied, segment
       WHERE segment_clients.project_id = ${projectId} AND segment_id = segment.id AND client_id = ${id}
     ),
     updated_segment AS (
-      UPDATE segments SET contact_count = contact_count - 1, updated_at = greatest(segments.updated_at, claim.at)
-      FROM claim, segment WHERE segments.project_id = segment.project_id AND segments.id = segment.id
+      UPDATE segments SET contact_count = contact_count - 1, updated_at = greatest(segments.updated_at, applied.at)
+      FROM applied, segment WHERE segments.project_id = segment.project_id AND segments.id = segment.id
     ),
     removed_addresses AS (
-      DELETE FROM client_addresses USING claim
-      WHERE client_addresses.project_id = claim.project_id AND client_id = ${id}
+      DELETE FROM client_addresses USING applied
+      WHERE client_addresses.project_id = applied.project_id AND client_id = ${id}
     ),
-    removed AS (DELETE FROM clients USING claim WHERE clients.project_id = claim.project_id AND clients.id = ${id}),
+    removed AS (DELETE FROM clients USING applied WHERE clients.project_id = applied.project_id AND clients.id = ${id}),
     erased_event AS (
       UPDATE events SET data = json_build_object('client', json_build_object(
         'id', data -> 'client' -> 'id', 'externalId', data -> 'client' -> 'externalId'))
-      FROM claim WHERE events.project_id = ${projectId} AND ${Clients.eventsOf(sql, sql`${id}`)}
+      FROM applied WHERE events.project_id = ${projectId} AND ${Clients.eventsOf(sql, sql`${id}`)}
     ),
     noted AS (
       INSERT INTO erasures (project_id, id, client_id, conversation_ids)
-      SELECT project_id, new_id('era', at), ${id}, ARRAY(SELECT id FROM conversation) FROM claim
+      SELECT project_id, new_id('era', at), ${id}, ARRAY(SELECT id FROM conversation) FROM applied
     ),
     ${append(
       sql,
@@ -117,7 +117,7 @@ export const erase = (
         SELECT project_id, ${eventType(sql, "crm.client.erased.v1")},
           json_build_object('client', json_build_object('id', id, 'externalId', external_id)),
           ${at}::timestamptz, ${traceparent}::text
-        FROM target WHERE EXISTS (SELECT FROM claim)
+        FROM target WHERE EXISTS (SELECT FROM applied)
         UNION ALL
         SELECT project_id, ${eventType(sql, "crm.deal.updated.v1")}, ${sql.literal(dealData)}, updated_at, ${traceparent}
         FROM updated_deal

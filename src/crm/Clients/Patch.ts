@@ -37,7 +37,7 @@ import {
 
 const patchedValues = patchList(writable)
 const differs = differ(writable, "next", "target")
-const assignments = assignmentList(writable, "claim")
+const assignments = assignmentList(writable, "applied")
 const nextValues = qualifiedList(writable, "next")
 
 const holder = holderOf("clients", "next", "next.wanted_external_id")
@@ -102,15 +102,15 @@ export const patch = (sql: SqlClient.SqlClient): Kind<ClientChange, Problem> => 
         LEFT JOIN LATERAL (${sql.literal(holder)}) AS holder ON true
     )`,
   effect: ({ sums }) => sql`
-    ${addActiveClients(sql, sums(sql`SELECT project_id, CASE status WHEN 'active' THEN 1 ELSE -1 END AS change FROM claim WHERE moved`))},
+    ${addActiveClients(sql, sums(sql`SELECT project_id, CASE status WHEN 'active' THEN 1 ELSE -1 END AS change FROM applied WHERE moved`))},
     updated AS (
       UPDATE clients SET
         ${sql.literal(assignments)},
-        version = clients.version + 1, updated_at = greatest(clients.updated_at, claim.at),
-        archived_at = CASE WHEN claim.status = 'archived' THEN claim.at END
-      FROM claim
-      WHERE clients.project_id = claim.project_id AND clients.id = claim.id AND claim.changed
-      RETURNING clients.*, claim.traceparent, claim.before
+        version = clients.version + 1, updated_at = greatest(clients.updated_at, applied.at),
+        archived_at = CASE WHEN applied.status = 'archived' THEN applied.at END
+      FROM applied
+      WHERE clients.project_id = applied.project_id AND clients.id = applied.id AND applied.changed
+      RETURNING clients.*, applied.traceparent, applied.before
     )`,
   events: eventsOf(sql, {
     "crm.client.updated.v1": (type) => sql`

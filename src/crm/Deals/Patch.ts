@@ -41,7 +41,7 @@ const { lostReason: _, stageId: __, ...patchable } = writable
 
 const patchedValues = patchList(patchable)
 const differs = differ(writable, "next", "target")
-const assignments = assignmentList(writable, "claim")
+const assignments = assignmentList(writable, "applied")
 const nextValues = qualifiedList(writable, "checked")
 
 /** The column `before` of `updated` is the whole row before the change. */
@@ -101,14 +101,14 @@ export const patch = (sql: SqlClient.SqlClient): Kind<DealChange, Problem> => ({
       UPDATE deals SET
         ${sql.literal(assignments)},
         closed_at = CASE
-          WHEN claim.status = 'open' THEN NULL
-          WHEN deals.status = 'open' THEN greatest(deals.updated_at, claim.at)
+          WHEN applied.status = 'open' THEN NULL
+          WHEN deals.status = 'open' THEN greatest(deals.updated_at, applied.at)
           ELSE deals.closed_at
         END,
-        version = deals.version + 1, updated_at = greatest(deals.updated_at, claim.at)
-      FROM claim
-      WHERE deals.project_id = claim.project_id AND deals.id = claim.id AND claim.changed
-      RETURNING deals.*, claim.traceparent, claim.before
+        version = deals.version + 1, updated_at = greatest(deals.updated_at, applied.at)
+      FROM applied
+      WHERE deals.project_id = applied.project_id AND deals.id = applied.id AND applied.changed
+      RETURNING deals.*, applied.traceparent, applied.before
     )`,
   events: eventsOf(sql, {
     "crm.deal.updated.v1": (type) => sql`

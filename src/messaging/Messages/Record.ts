@@ -242,7 +242,7 @@ export const create = (
         CASE WHEN active THEN jsonb_build_array(${startedAttempt(sql, "1", sql`${at.toISOString()}::text`)}) ELSE '[]' END,
         CASE WHEN active THEN ${leaseEnd} END,
         ${traceparent}::text, ${at}::timestamptz, ${at}::timestamptz
-      FROM claim, conversation
+      FROM applied, conversation
     )`,
   returning: sql`(
     SELECT json_build_object('status', conversation.status, 'channelId', channel_id, 'providerType', provider_type,

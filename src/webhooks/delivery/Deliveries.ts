@@ -114,7 +114,7 @@ export const retry = (
     )`,
   effect: sql`
     retried AS (
-      UPDATE deliveries SET ${retryAssignments(sql, at)} FROM claim
+      UPDATE deliveries SET ${retryAssignments(sql, at)} FROM applied
       WHERE deliveries.project_id = ${projectId} AND deliveries.id = ${deliveryId}
     )`,
   problems: {
