@@ -12,7 +12,7 @@
  * keeps to the pace of the campaign, and none is leased after the campaign is paused or cancelled, or the client has withdrawn
  * consent.
  */
-import { Clock, Duration, Effect, Layer } from "effect"
+import { Clock, Duration, Effect, Layer, Option } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import { MessageLoop } from "../messaging/MessageLoop.ts"
 import { forkPeriodic } from "../work/Supervisor.ts"
@@ -56,22 +56,21 @@ export const layer = Layer.effectDiscard(
     let passed: ReadonlyArray<Passed> = []
     let forgetAt = 0
     let releasedAt = monotonicMillis(clock)
-    const next = messages.take((terms) =>
-      Effect.suspend(() => {
-        const now = monotonicMillis(clock)
-        if (now >= forgetAt) [passed, forgetAt] = [[], now + Duration.toMillis(passedFor)]
-        const ahead = Math.min(Math.max(horizon.minimum, 2 * (now - releasedAt)), horizon.maximum)
-        releasedAt = now
-        return release(sql, { ...terms, until: later(sql, terms.now, ahead), passed })
-      }).pipe(
-        Effect.map(({ claims, passed: found }) => {
-          const isFound = (old: Passed) =>
-            found.some(({ campaignId, projectId }) => campaignId === old.campaignId && projectId === old.projectId)
-          passed = [...found, ...passed.filter((old) => !isFound(old))]
-          return claims
-        })
-      )
-    )
+    /** Uninterruptible, so that each attempt that the statement leases is made or given back. */
+    const released = Effect.gen(function* () {
+      const terms = yield* messages.terms
+      if (Option.isNone(terms)) return
+      const now = monotonicMillis(clock)
+      if (now >= forgetAt) [passed, forgetAt] = [[], now + Duration.toMillis(passedFor)]
+      const ahead = Math.min(Math.max(horizon.minimum, 2 * (now - releasedAt)), horizon.maximum)
+      releasedAt = now
+      const until = later(sql, terms.value.now, ahead)
+      const { claims, passed: found } = yield* untraced(statement(release(sql, { ...terms.value, until, passed })))
+      const isFound = (old: Passed) =>
+        found.some(({ campaignId, projectId }) => campaignId === old.campaignId && projectId === old.projectId)
+      passed = [...found, ...passed.filter((old) => !isFound(old))]
+      yield* messages.make(claims)
+    }).pipe(Effect.scoped, Effect.uninterruptible)
 
     // When the process ends, collects the outcomes of its last messages.
     yield* Effect.addFinalizer(() => Effect.ignoreCause(Effect.timeoutOption(collected, lastTimeout)))
@@ -79,7 +78,7 @@ export const layer = Layer.effectDiscard(
     yield* forkPeriodic(
       "campaign messages",
       { interval: releaseEvery, stalledAfter },
-      Effect.suspend(() => (busy ? Effect.andThen(collected, next) : Effect.void))
+      Effect.suspend(() => (busy ? Effect.andThen(collected, released) : Effect.void))
     )
   })
 )

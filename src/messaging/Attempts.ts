@@ -99,7 +99,7 @@ export interface Claim extends Attempt {
   readonly delayMillis: number
 }
 
-export interface Terms {
+export interface LeaseTerms {
   readonly now: Statement.Fragment
   /** Milliseconds from the time at which an attempt is due to the end of its lease. */
   readonly leaseMillis: number
@@ -119,7 +119,7 @@ export interface Terms {
  * Locks only messages, each row with SKIP LOCKED. The recursion finds the channels that have messages with an `available_at`, by
  * skipping through the index `messages_by_channel`. The same index returns the due messages of a channel in order.
  */
-export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
+export const claim = (sql: Sql, terms: LeaseTerms) => sql<Claim>`
   WITH RECURSIVE ${limitTables(sql, terms.limits)},
   ${due(sql, terms)},
   ${chosen(sql, terms)},
@@ -147,7 +147,7 @@ export const claim = (sql: Sql, terms: Terms) => sql<Claim>`
     (extract(epoch FROM ${terms.now} - created_at) * 1000)::float8 AS "ageMillis"
   FROM claimed`
 
-const workerOf = ({ workerId }: Terms) => (workerId === null ? null : String(workerId))
+const workerOf = ({ workerId }: LeaseTerms) => (workerId === null ? null : String(workerId))
 
 /** Returns SQL for the time `longestWait` ago. A message whose next attempt was due before this time has waited for too long. */
 export const oldestDue = (sql: Sql, now: Statement.Fragment) => later(sql, now, -Duration.toMillis(longestWait))
@@ -156,7 +156,7 @@ export const oldestDue = (sql: Sql, now: Statement.Fragment) => later(sql, now, 
  * Lost attempts, due messages, at most as many as their channel has free permits, and messages that have waited for too long.
  * They are numbered within their channel.
  */
-const due = (sql: Sql, { limits, now }: Terms) => {
+const due = (sql: Sql, { limits, now }: LeaseTerms) => {
   const oldest = oldestDue(sql, now)
   return sql`
   queue AS (
@@ -196,7 +196,7 @@ const due = (sql: Sql, { limits, now }: Terms) => {
  * The messages that fit the limits. Projects with fewer attempts in flight come first. Within a project, the first message of
  * each channel comes before the second message of any channel.
  */
-const chosen = (sql: Sql, { limits }: Terms) => sql`
+const chosen = (sql: Sql, { limits }: LeaseTerms) => sql`
   ranked AS (
     SELECT due.*, row_number() OVER (PARTITION BY project_id ORDER BY channel_rank, available_at, id) AS rank FROM due
   ),
@@ -229,7 +229,7 @@ export const endLeasesOfDead = (sql: Sql, now: Statement.Fragment, isDead: State
  * Leases an attempt for each row of the CTE `released`: the first attempt of a new message, or the next attempt of a waiting
  * message. Returns no row for an existing message that is not waiting.
  */
-export const makeMessages = (sql: Sql, terms: Terms) => sql`
+export const makeMessages = (sql: Sql, terms: LeaseTerms) => sql`
   INSERT INTO messages AS message (project_id, id, campaign_id, audience_id, position, channel_id, provider_type,
     provider_version, address, text, status, attempts, attempting, attempt_log, available_at, worker_id, traceparent, created_at, updated_at)
   SELECT project_id, message_id, campaign_id, audience_id, position, channel_id, provider_type, provider_version, address,

@@ -1,7 +1,7 @@
 /**
  * Makes the attempts to send messages, except the first attempt of a reply, which the request makes. Takes over attempts of dead
  * processes. Any number of processes may run this loop. `Messages/Record.ts` has the states of a message and the moves between
- * them. A source returns leased attempts:
+ * them. Two statements lease attempts, one at a time, each on the `terms` of this loop, and hand their claims to `make`:
  *
  *   due messages        this loop claims messages of conversations whose next attempt is due (`Attempts.ts`)
  *   campaigns           the runner releases recipients at the pace of their campaigns (`campaigns/Runner.ts`)
@@ -12,19 +12,17 @@
  *     └─ its lease has ended, or its worker is dead ──▶ recorded as unknown (`lease_lost`)
  *
  * Modes of the loop:
- *   - `taking`: the loop asks sources for attempts, within the permits of the channel and of this process
- *     (`providers/ChannelLimits.ts`). A channel with an open circuit has no permit, or one for its probe, so its messages and
- *     recipients wait.
- *   - `draining`: no attempts are taken; attempts in flight finish.
- *   - `ending`, once the supervisor ends its loops or the scope closes: attempts that a source returns now are not made. They are
- *     postponed; lost ones are recorded as unknown.
+ *   - `taking`: attempts are leased, within the permits of the channel and of this process (`providers/ChannelLimits.ts`). A
+ *     channel with an open circuit has no permit, or one for its probe, so its messages and recipients wait.
+ *   - `draining`: no attempts are leased; attempts in flight finish.
+ *   - `ending`, once the supervisor ends its loops or the scope closes: attempts that a statement in progress still leases are not
+ *     made. They are postponed; lost ones are recorded as unknown.
  *
  * A lease begins at the time of the attempt, and lasts for the deadline of a call plus 5 s by the database's clock. It is
  * never extended.
  */
-import { Context, Duration, Effect, FiberSet, Layer, Semaphore } from "effect"
-import { SqlClient, type SqlError } from "effect/sql"
-import type { ServiceUnavailable } from "../api/Problems.ts"
+import { Context, Duration, Effect, FiberSet, Layer, Option, type Scope, Semaphore } from "effect"
+import { SqlClient } from "effect/sql"
 import { untraced } from "../telemetry/Telemetry.ts"
 import { forkMeasurement, forkPeriodic, Supervisor } from "../work/Supervisor.ts"
 import { Worker } from "../work/Worker.ts"
@@ -32,19 +30,24 @@ import { databaseNow } from "../sql/Times.ts"
 import { statement } from "../sql/Database.ts"
 import { Calls, type Guard, measureQueue } from "./Calls.ts"
 import * as ChannelLimits from "./providers/ChannelLimits.ts"
-import { claim, type Claim, endLeasesOfDead, type Terms } from "./Attempts.ts"
+import { claim, type Claim, endLeasesOfDead, type LeaseTerms } from "./Attempts.ts"
 
 const claimEvery = Duration.millis(250)
 const takeoverEvery = Duration.millis(500)
 const stalledAfter = Duration.seconds(30)
 
-type Source = (terms: Terms) => Effect.Effect<ReadonlyArray<Claim>, SqlError.SqlError>
-
 export class MessageLoop extends Context.Service<
   MessageLoop,
   {
-    readonly take: (source: Source) => Effect.Effect<void, ServiceUnavailable>
-    /** Stops taking attempts, and waits until all taken attempts are recorded. */
+    /**
+     * Returns the terms for a statement that leases attempts; none if no attempt may be leased now. One statement at a time has
+     * terms, until the scope closes. The caller hands the claims to `make` before that. It is uninterruptible from one to the other, so
+     * that no leased attempt is lost, and a drain waits for it.
+     */
+    readonly terms: Effect.Effect<Option.Option<LeaseTerms>, never, Scope.Scope>
+    /** Starts the attempts that a statement has leased on `terms`, or gives them back if the process ends. */
+    readonly make: (claims: ReadonlyArray<Claim>) => Effect.Effect<void>
+    /** Stops leasing attempts, and waits until all leased attempts are recorded. */
     readonly drain: Effect.Effect<void>
   }
 >()("developer-api-service/messaging/MessageLoop") {
@@ -82,23 +85,24 @@ export class MessageLoop extends Context.Service<
           Effect.ignoreCause
         )
 
-      // Uninterruptible, so that each attempt that a source leases is made or given back.
-      const take = (source: Source) =>
-        Effect.gen(function* () {
-          const { free, ...limits } = channels.limits()
-          if (mode !== "taking" || isEnding() || free === 0) return
-          const terms = {
-            now: yield* clock,
-            leaseMillis: Duration.toMillis(calls.lease),
-            workerId: worker.leaseId(),
-            // Half of the free permits, so that the other source finds some.
-            limits: { ...limits, free: Math.ceil(free / 2) }
-          }
-          const claims = yield* untraced(statement(source(terms)))
-          // The process may have begun to end during the statement.
-          const handle = isEnding() ? giveBack : attempt
-          yield* Effect.forEach(claims, handle, { discard: true, concurrency: "unbounded" })
-        }).pipe(taking.withPermit, Effect.uninterruptible)
+      const terms = Effect.gen(function* () {
+        yield* taking.takeScoped(1)
+        const { free, ...limits } = channels.limits()
+        if (mode !== "taking" || isEnding() || free === 0) return Option.none()
+        return Option.some({
+          now: yield* clock,
+          leaseMillis: Duration.toMillis(calls.lease),
+          workerId: worker.leaseId(),
+          // Half of the free permits, so that the other statement finds some.
+          limits: { ...limits, free: Math.ceil(free / 2) }
+        })
+      })
+
+      // The process may have begun to end during the statement.
+      const make = (claims: ReadonlyArray<Claim>) =>
+        Effect.suspend(() =>
+          Effect.forEach(claims, isEnding() ? giveBack : attempt, { discard: true, concurrency: "unbounded" })
+        )
       const isEnding = () => mode === "ending" || supervisor.isEnding()
 
       const takeOver = Effect.gen(function* () {
@@ -106,7 +110,10 @@ export class MessageLoop extends Context.Service<
         yield* untraced(statement(endLeasesOfDead(sql, now, worker.isDead(sql, sql`worker_id`))))
       })
 
-      const due = take((terms) => claim(sql, terms))
+      const due = Effect.gen(function* () {
+        const given = yield* terms
+        if (Option.isSome(given)) yield* make(yield* untraced(statement(claim(sql, given.value))))
+      }).pipe(Effect.scoped, Effect.uninterruptible)
       yield* forkPeriodic("message claims", { interval: claimEvery, stalledAfter }, due)
       yield* forkPeriodic("message takeover", { interval: takeoverEvery, stalledAfter }, takeOver)
       yield* forkMeasurement(
@@ -117,10 +124,11 @@ export class MessageLoop extends Context.Service<
       // back.
       yield* Effect.addFinalizer(() => Effect.sync(() => void (mode = "ending")))
       return {
-        take,
+        terms,
+        make,
         drain: Effect.suspend(() => {
           if (mode === "taking") mode = "draining"
-          // Waits for the `take` in progress. No attempts are taken after it.
+          // Waits for the statement in progress. No attempts are leased after it.
           return Effect.andThen(taking.withPermit(Effect.void), FiberSet.awaitEmpty(fibers))
         })
       }

@@ -134,8 +134,11 @@ const sendsOf = Effect.fnUntraced(function* (sendsPerMinute: number, seconds: nu
     MessageLoop,
     Effect.map(MessageLoop, (loop) => ({
       ...loop,
-      take: (source) =>
-        loop.take(source).pipe(Effect.ensuring(Effect.sync(() => runs++)), Effect.tap(Effect.sleep(releaseTakes)))
+      make: (claims) =>
+        Effect.andThen(loop.make(claims), () => {
+          runs++
+          return Effect.interruptible(Effect.sleep(releaseTakes))
+        })
     }))
   ).pipe(Layer.provide(MessageLoop.layer))
   yield* Runner.layer.pipe(

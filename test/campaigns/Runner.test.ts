@@ -1,11 +1,16 @@
 /** The start of campaigns, commands on running ones, and their sends: texts, recipients and spans (contract §9, §15). */
 import { assert, it, layer } from "../support/Vitest.ts"
-import { Effect, Exit, Fiber, Scope } from "effect"
+import { Deferred, Effect, Exit, Fiber, Layer, Option, Redacted, Scope } from "effect"
+import * as Runner from "../../src/campaigns/Runner.ts"
+import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
+import { clients, DatabaseUrl } from "../../src/sql/Connections.ts"
+import { Supervisor } from "../../src/work/Supervisor.ts"
 import { held, taken } from "../contract/Messages.support.ts"
 import { attributesOf, spanKind, startCollector } from "../faults/Collector.support.ts"
 import { status } from "../webhooks/delivery/Deliveries.support.ts"
 import { startServer, TestServer } from "../support/TestServer.ts"
 import { addressOf, campaignOf, provider, sendOf } from "./Runner.support.ts"
+import { nowhere, termsOf } from "./Runner.scene.support.ts"
 import { until, untilRows } from "../support/Waiting.ts"
 
 const minute = 60_000
@@ -120,6 +125,32 @@ it.live("a campaign records the outcomes of its calls when the process ends duri
     { status: "sent" },
     { status: "sent" }
   ])
+})
+
+it.live("a release that has begun when its runner is interrupted hands over all that it leases", function* () {
+  const server = yield* startServer({}, "api")
+  const { sql } = yield* campaignOf(server, { recipients: 3, primary: nowhere })
+  const scope = yield* Scope.make()
+  const interrupted = yield* Deferred.make<void>()
+  let made = 0
+  const loop = MessageLoop.of({
+    terms: Effect.gen(function* () {
+      yield* Effect.forkDetach(Effect.andThen(Scope.close(scope, Exit.void), Deferred.done(interrupted, Exit.void)))
+      yield* Effect.sleep("50 millis")
+      return Option.some(termsOf(sql, Date.now(), Date.now() + 1_000, 3))
+    }).pipe(Effect.uninterruptible),
+    make: (claims) => Effect.sync(() => (made += claims.length)),
+    drain: Effect.void
+  })
+  yield* Runner.layer.pipe(
+    Layer.provide(Layer.succeed(MessageLoop, loop)),
+    Layer.provide(Supervisor.layer),
+    Layer.provide(clients.workers),
+    Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
+    Layer.buildWithScope(scope)
+  )
+  yield* Deferred.await(interrupted)
+  assert.strictEqual(made, 3)
 })
 
 it.live(

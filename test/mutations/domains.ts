@@ -131,6 +131,13 @@ export const domains = [
     'table: "replays", age: "finished_at"',
     'table: "replays", age: "created_at"'
   ),
+  mutating("campaigns/Runner.ts", "campaigns/Runner")(
+    ".pipe(Effect.scoped, Effect.uninterruptible)",
+    ".pipe(Effect.scoped)"
+  ),
+  mutating("messaging/MessageLoop.ts", "messaging/MessageLoop")("yield* taking.takeScoped(1)", "yield* Effect.void"),
+  mutating("messaging/MessageLoop.ts", "messaging/MessageLoop")("isEnding() ? giveBack : attempt", "attempt"),
+  mutating("messaging/MessageLoop.ts", "messaging/MessageLoop")('mode !== "taking" || isEnding()', "isEnding()"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.states")("AND route.provider_version = (", "AND 0 < ("),
   mutating("service/StoredData.ts", "messaging/MessagePruner")(
     "AND created_at < coalesce((",

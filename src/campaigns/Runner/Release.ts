@@ -10,7 +10,7 @@ import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { stepOf } from "../../api/schema/States.ts"
 import { giveUpMessages, makeMessages, oldestDue } from "../../messaging/Attempts.ts"
-import type { Claim, Terms as MessageTerms } from "../../messaging/Attempts.ts"
+import type { Claim, LeaseTerms } from "../../messaging/Attempts.ts"
 import { type Limits, limitTables, shareOf } from "../../messaging/providers/ChannelLimits.ts"
 import { hasOpen, isDueAgain, isFresh, openRecipients, recipients, routes, stateAfter, text } from "./Recipients.ts"
 import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
@@ -25,7 +25,7 @@ export const messageId = (retries: string) => `'msg_' || left(encode(sha256(conv
   '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ',' || nullif(${retries}, 0), ']'
 ), 'UTF8')), 'hex'), 32)`
 
-interface Terms extends MessageTerms {
+interface ReleaseTerms extends LeaseTerms {
   /** Recipients whose send is due before this time are released. */
   readonly until: Statement.Fragment
   readonly passed: ReadonlyArray<Passed>
@@ -44,13 +44,13 @@ export interface Passed {
 /** A released message, or how far a campaign on an open circuit has been looked at. */
 type Row = (Claim & { readonly position: null }) | ({ readonly messageId: null } & Passed)
 
-export const release = (sql: Sql, terms: Terms) =>
+export const release = (sql: Sql, terms: ReleaseTerms) =>
   Effect.map(statementOf(sql, terms), (rows) => ({
     claims: rows.filter((row) => row.messageId !== null),
     passed: rows.filter((row) => row.messageId === null)
   }))
 
-const statementOf = (sql: Sql, terms: Terms) => sql<Row>`
+const statementOf = (sql: Sql, terms: ReleaseTerms) => sql<Row>`
   WITH ${limitTables(sql, terms.limits)},
   ${pacedCampaigns(sql, terms)},
   ${routes(sql)},
@@ -179,7 +179,7 @@ const first = (sql: Sql, isDue: Statement.Fragment) => sql`
   ) recipient`
 
 /** `again`: recipients whose `available_at` has passed. `fresh`: recipients whose route was not tried yet. */
-const candidates = (sql: Sql, { now }: Terms) => sql`
+const candidates = (sql: Sql, { now }: ReleaseTerms) => sql`
   again AS MATERIALIZED (${first(sql, isDueAgain(sql, now))}),
   fresh AS MATERIALIZED (${first(sql, isFresh(sql))})`
 
@@ -194,7 +194,7 @@ const candidates = (sql: Sql, { now }: Terms) => sql`
  * - A client that was erased is skipped, also if it was made again under its id since its message was erased.
  * - A recipient is `blocked` if the circuit of its channel admits no call. It stays as it is, and `Passed` has its position.
  */
-const checked = (sql: Sql, { now }: Terms) => sql`
+const checked = (sql: Sql, { now }: ReleaseTerms) => sql`
   checked AS MATERIALIZED (
     SELECT candidate.*, reachable.*, clients.display_name, clients.first_name, clients.last_name,
       CASE
@@ -250,7 +250,7 @@ const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id")
  * permits are free. Missed sends are not made up for. `share` is the campaign's share of the recipients that may be examined: the projects
  * have equal shares, and so have the campaigns of a project.
  */
-const pacedCampaigns = (sql: Sql, { limits, now, passed, until }: Terms) => sql`
+const pacedCampaigns = (sql: Sql, { limits, now, passed, until }: ReleaseTerms) => sql`
   blocked_channel AS MATERIALIZED (
     SELECT * FROM unnest(${limits.blocked.map(({ projectId }) => projectId)}::text[],
       ${limits.blocked.map(({ channelId }) => channelId)}::text[])
