@@ -22,7 +22,7 @@ import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
 import { collect, isOpen } from "./Runner/Recipients.ts"
 import { type Passed, release } from "./Runner/Release.ts"
-import { isAwake } from "../platform/Moves.ts"
+import { isAwake } from "../platform/MoveState.ts"
 
 /**
  * How far ahead sends are released, in milliseconds: twice the time since the last release, so that a busy database does not slow

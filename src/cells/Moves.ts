@@ -1,6 +1,6 @@
 /**
  * Moves a project from this database (the source) to the database of another cell (the target), in steps.
- * `platform/Moves.ts` has the states of a move and their transitions.
+ * `platform/MoveState.ts` has the states of a move and their transitions.
  *
  *   copy      a publication and a subscription copy the rows, and follow the changes
  *   rest      workers claim nothing of the project any more, and their calls in flight end
@@ -16,7 +16,7 @@ import { Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { Operator, recordAction, recordDone } from "../operating/Audit.ts"
-import { isClosed, type State } from "../platform/Moves.ts"
+import { isClosed, type MoveState } from "../platform/MoveState.ts"
 import { ProjectUnknown } from "../operating/Refusals.ts"
 import type { SealedTable } from "../secrets/SealedValues.ts"
 import { removeProject } from "../project/Offboarding.ts"
@@ -116,7 +116,7 @@ const fenceAndVerify = (sides: Sides, report: Report) =>
     return yield* verify(sides)
   }).pipe(limited(longestFence, "The fence was lifted"))
 
-const copy = Effect.fnUntraced(function* (sides: Sides, state: State | null, report: Report) {
+const copy = Effect.fnUntraced(function* (sides: Sides, state: MoveState | null, report: Report) {
   const { source } = sides
   if (state === null) {
     const { actor } = yield* Operator
@@ -176,7 +176,7 @@ const clean = Effect.fnUntraced(function* (sides: Sides, isDeleted: boolean, rep
   return { projectId, state: "cleaned", rows: null, fencedMs: null } satisfies Moved
 })
 
-const removeFrom = (sql: SqlClient.SqlClient, projectId: ProjectId, state: State, report: Report) =>
+const removeFrom = (sql: SqlClient.SqlClient, projectId: ProjectId, state: MoveState, report: Report) =>
   removeProject(projectId, state, (rows) => report("clean", `${rows} rows deleted`)).pipe(
     Effect.provideService(SqlClient.SqlClient, sql)
   )

@@ -7,7 +7,7 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import { startsOf, targetOf } from "../api/schema/States.ts"
 import { clients, DatabaseUrl } from "../sql/Connections.ts"
 import { databaseIdentity, isUnavailable, reasonOf } from "../sql/Database.ts"
-import { type Move, moves, type State } from "../platform/Moves.ts"
+import { moveMachine, type MoveState, type MoveStep } from "../platform/MoveState.ts"
 
 type Sql = SqlClient.SqlClient
 
@@ -51,7 +51,7 @@ export interface Sides {
 
 /** The move in the row of a project: its state, and the other database. Both are null if the project is not being moved. */
 export interface Mark {
-  readonly state: State | null
+  readonly state: MoveState | null
   readonly peer: string | null
   readonly isDeleted: boolean
 }
@@ -160,15 +160,15 @@ export const isArriving = (mark: Mark | undefined, { sourceId }: Pick<Sides, "so
   mark?.state === "arriving" && mark.peer === sourceId
 
 /**
- * Changes the state of the project at the source by `move`, a transition of the state machine `moves`. Fails if the current
+ * Changes the state of the project at the source by `move`, a transition of the state machine `moveMachine`. Fails if the current
  * state does not allow `move`, or if this session does not hold the lock `mover` of `seeds`. For `verified`, the session must
  * also hold the lock `project` exclusively.
  */
-export const step = Effect.fnUntraced(function* ({ projectId, source }: Sides, move: Move) {
-  const to = targetOf(moves, move)
+export const step = Effect.fnUntraced(function* ({ projectId, source }: Sides, move: MoveStep) {
+  const to = targetOf(moveMachine, move)
   const changed = yield* source`
     UPDATE projects SET move_state = nullif(${to}, 'none'), move_peer = CASE WHEN ${to} <> 'none' THEN move_peer END
-    WHERE project_id = ${projectId} AND move_state = ANY(${startsOf(moves, move)}::text[])
+    WHERE project_id = ${projectId} AND move_state = ANY(${startsOf(moveMachine, move)}::text[])
       AND ${holds(source, projectId, seeds.mover)}
       AND (${move !== "verified"} OR ${holds(source, projectId, seeds.project)})
     RETURNING 1`

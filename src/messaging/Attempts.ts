@@ -26,7 +26,7 @@ import {
   startedAttempt,
   uncalledAttempts
 } from "./Messages/Record.ts"
-import { isAwake } from "../platform/Moves.ts"
+import { isAwake } from "../platform/MoveState.ts"
 
 export interface Attempt extends Attempted {
   readonly projectId: ProjectId

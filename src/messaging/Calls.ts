@@ -28,7 +28,7 @@ import { type Attempt, type AttemptResult, record } from "./Attempts.ts"
 import { type Message, messages, resultOf } from "./Messages/Record.ts"
 import { makeCall, outcomes } from "./providers/Connectors.ts"
 import { type ProviderType, providerTypes } from "../api/messaging/Messaging.ts"
-import { isAwake } from "../platform/Moves.ts"
+import { isAwake } from "../platform/MoveState.ts"
 import { atZero, counter, gauge, increment, spanOf } from "../telemetry/Telemetry.ts"
 
 /** The message after the attempt; none if another process or an operator has already ended the attempt. */

@@ -2,7 +2,7 @@
 import { Data, Effect, Schema } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import { ProjectId } from "../api/schema/Ids.ts"
-import { livesHere } from "../platform/Moves.ts"
+import { livesHere } from "../platform/MoveState.ts"
 
 /** The project does not exist in this database, is being deleted, or is closed by a move (`livesHere`). */
 export class ProjectUnknown extends Data.TaggedError("ProjectUnknown")<{ readonly projectId: string }> {

@@ -7,7 +7,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import { isDead } from "../webhooks/delivery/DeliveryList.ts"
 import { failingMax, listDue, listFailing, overdueAfter } from "../webhooks/WebhookList.ts"
 import { needsDecision } from "../messaging/Messages.ts"
-import { isAwake } from "../platform/Moves.ts"
+import { isAwake } from "../platform/MoveState.ts"
 import { cli, duration, plural } from "../platform/Text.ts"
 import { listWorkers } from "../work/Worker.ts"
 

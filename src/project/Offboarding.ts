@@ -7,7 +7,7 @@
 import { Effect, Option } from "effect"
 import { SqlClient, type SqlError, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import type { State } from "../platform/Moves.ts"
+import type { MoveState } from "../platform/MoveState.ts"
 import { recordServiceAction } from "../operating/Audit.ts"
 import { ProjectUnknown, Refused } from "../operating/Refusals.ts"
 
@@ -25,7 +25,7 @@ const isContended = ({ reason }: SqlError.SqlError) =>
  * `progress` with the number of rows removed so far.
  */
 export const removeProject = Effect.fn("removeProject")(
-  function* (projectId: ProjectId, state: State | null, progress: (rows: number) => Effect.Effect<void>) {
+  function* (projectId: ProjectId, state: MoveState | null, progress: (rows: number) => Effect.Effect<void>) {
     const sql = yield* SqlClient.SqlClient
     yield* Effect.annotateCurrentSpan("project.id", projectId)
     const wasMarked = yield* markDeleted(sql, projectId, state)
@@ -123,10 +123,10 @@ const inOrder = (tables: ReadonlyArray<Table>): ReadonlyArray<Table> => {
  * advisory lock exclusively, and so waits for mutations in flight. Fails if the state of its move to another cell is not `state`. Returns
  * whether an earlier run has marked the project.
  */
-const markDeleted = (sql: Sql, projectId: ProjectId, state: State | null) =>
+const markDeleted = (sql: Sql, projectId: ProjectId, state: MoveState | null) =>
   Effect.gen(function* () {
     yield* sql`SELECT pg_advisory_xact_lock(hashtextextended(${projectId}, 0))`
-    const [project] = yield* sql<{ readonly marked: boolean; readonly state: State | null }>`
+    const [project] = yield* sql<{ readonly marked: boolean; readonly state: MoveState | null }>`
       SELECT deleted_at IS NOT NULL AS marked, move_state AS state FROM projects WHERE project_id = ${projectId} FOR UPDATE`
     if (project === undefined) return yield* new ProjectUnknown({ projectId })
     if (project.state !== state)

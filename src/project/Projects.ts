@@ -16,7 +16,7 @@ import { faultsWithin, takenExternalIds, unknownReferences } from "./Projects/Re
 import { type Counts, upsert } from "./Projects/Upsert.ts"
 import { modules } from "../api/Access.ts"
 import { assignmentList, type Columns, differ, insertList, insertedValues, listOf, selectList } from "../sql/Columns.ts"
-import { livesHere } from "../platform/Moves.ts"
+import { livesHere } from "../platform/MoveState.ts"
 import * as Channels from "./Projects/Channels.ts"
 import * as Deals from "./Projects/Deals.ts"
 

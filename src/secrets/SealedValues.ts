@@ -1,7 +1,7 @@
 /** Opens the sealed (encrypted) secrets of the database, and seals them again under the current key. */
 import { Array, Effect, Option, Stream } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
-import { livesHere } from "../platform/Moves.ts"
+import { livesHere } from "../platform/MoveState.ts"
 import { SecretBox } from "./SecretBox.ts"
 
 /** A position in a table that is ordered by project, id and version. */

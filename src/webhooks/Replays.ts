@@ -24,7 +24,7 @@ import { once } from "../sql/Database.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
-import { isAwake } from "../platform/Moves.ts"
+import { isAwake } from "../platform/MoveState.ts"
 
 interface Listed extends Replay {
   readonly installationId: InstallationId

@@ -6,7 +6,7 @@ import type { DeliveryAttempt } from "../api/integrations/Deliveries.ts"
 import { pendingMax, type Webhook } from "../api/integrations/WebhookHealth.ts"
 import { jsonObject, selectList } from "../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
-import { isAwake } from "../platform/Moves.ts"
+import { isAwake } from "../platform/MoveState.ts"
 import type { Installation } from "../api/integrations/Installations.ts"
 import { makeListById, pageConditionById, pageLimit } from "../http/pages/Pages.ts"
 

@@ -5,7 +5,7 @@
 import { Effect, Redacted, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
-import { livesHere } from "../platform/Moves.ts"
+import { livesHere } from "../platform/MoveState.ts"
 import { sealedColumn, type SealedTable, type SealedValue } from "../secrets/SealedValues.ts"
 import { WebhookHeaders } from "../api/integrations/Webhooks.ts"
 import { canonicalJson } from "../commands/Command.ts"

@@ -1,7 +1,7 @@
 /** Deletes records after their retention, in small batches, so that other statements hardly wait. */
 import { Clock, Duration, Effect, Layer } from "effect"
 import { SqlClient, type SqlError, type Statement } from "effect/sql"
-import { isAwake } from "../platform/Moves.ts"
+import { isAwake } from "../platform/MoveState.ts"
 import { Settings } from "../platform/Settings.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
 import { forkPeriodic } from "./Supervisor.ts"

@@ -12,7 +12,7 @@ import { hang, openShop, serve } from "../webhooks/delivery/Deliveries.support.t
 import { subscribe } from "../support/Events.ts"
 import { holding } from "../support/Locks.ts"
 import { requires } from "../support/Programs.ts"
-import { progressOf } from "../../src/platform/Moves.ts"
+import { moveTexts } from "../../src/platform/MoveState.ts"
 import { makeDatabase, TestDatabase } from "../support/TestDatabase.ts"
 import { secretKey } from "../support/TestServer.ts"
 import { at, cli, type Ended, type Options, run } from "./Cli.support.ts"
@@ -144,7 +144,7 @@ describe("doctor", () => {
     const env = at(url)
     yield* run(["project", "apply", "-"], { env, stdin: JSON.stringify({ project }) })
     const sql = yield* SqlClient.SqlClient
-    for (const [state, words] of Object.entries(progressOf)) {
+    for (const [state, words] of Object.entries(moveTexts)) {
       yield* sql`UPDATE projects SET move_state = ${state}`
       const ended = yield* examine({ env })
       assert.deepStrictEqual([ended.status, findingsOf(ended)], [0, ["moves warning"]], state)

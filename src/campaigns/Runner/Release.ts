@@ -15,7 +15,7 @@ import { type Limits, limitTables, shareOf } from "../../messaging/providers/Cha
 import { hasOpen, isDueAgain, isFresh, openRecipients, recipients, routes, stateAfter, text } from "./Recipients.ts"
 import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
-import { isAwake } from "../../platform/Moves.ts"
+import { isAwake } from "../../platform/MoveState.ts"
 
 /**
  * SQL for the id of a message: the same for each attempt on a route, until the recipient is retried after it has failed. The provider gets

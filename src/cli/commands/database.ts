@@ -14,7 +14,7 @@ import { SecretBox } from "../../secrets/SecretBox.ts"
 import { sealedTables } from "../../service/StoredData.ts"
 import { Settings } from "../../platform/Settings.ts"
 import type { KeyId } from "../../api/schema/Ids.ts"
-import { livesHere } from "../../platform/Moves.ts"
+import { livesHere } from "../../platform/MoveState.ts"
 
 export const migrate = Command.make(
   "migrate",

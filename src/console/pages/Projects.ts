@@ -5,7 +5,7 @@ import { listProjects, maxWebhooks } from "../../project/Projects.ts"
 import { pageOf } from "../../operating/Search.ts"
 import { badge, countOf, html, idOf, input, timeSince } from "../Html.ts"
 import { listOf, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
-import { progressOf, type State } from "../../platform/Moves.ts"
+import { type MoveState, moveTexts } from "../../platform/MoveState.ts"
 import { attemptCharts } from "../Charts.ts"
 import { scopes } from "../../api/Access.ts"
 import { listKeys } from "../../http/auth/ApiKeys.ts"
@@ -49,9 +49,9 @@ export const project = projectPage(
       }
     })
     const attempts = yield* attemptCharts(sql, request, project.id)
-    const [{ state } = { state: null }] = yield* sql<{ readonly state: State | null }>`
+    const [{ state } = { state: null }] = yield* sql<{ readonly state: MoveState | null }>`
       SELECT move_state AS state FROM projects WHERE project_id = ${project.id}`
-    const move = state && html`<p class="busy">${progressOf[state]}</p>`
+    const move = state && html`<p class="busy">${moveTexts[state]}</p>`
     return { ...webhooks, body: [move, attempts, html`<h2>Webhooks</h2>`, webhooks.body] }
   })
 )

@@ -7,7 +7,7 @@ import { Operator, recordAction } from "../../operating/Audit.ts"
 import { ProjectUnknown, Refused, requireProject, servedProject } from "../../operating/Refusals.ts"
 import { Settings } from "../../platform/Settings.ts"
 import { pageOf, type Range } from "../../operating/Search.ts"
-import { livesHere } from "../../platform/Moves.ts"
+import { livesHere } from "../../platform/MoveState.ts"
 import * as Token from "./Credentials.ts"
 import { state } from "./EndingKeys.ts"
 

@@ -22,7 +22,7 @@ import {
 import { ServiceUnavailable } from "../../api/Problems.ts"
 import { retryContended } from "../../sql/Database.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
-import { isClosed, type State } from "../../platform/Moves.ts"
+import { isClosed, type MoveState } from "../../platform/MoveState.ts"
 import { bucketsOf } from "../limits/RateLimits.ts"
 import { coalesce } from "../../sql/Batches.ts"
 import { hashOf } from "../../platform/Text.ts"
@@ -103,7 +103,7 @@ export interface Verified {
 }
 
 interface Row extends Omit<Credential, "buckets"> {
-  readonly moveState: State | null
+  readonly moveState: MoveState | null
   readonly tokenHash: Uint8Array
   readonly expiresAt: Date
   readonly lastUsedAt: Date | null

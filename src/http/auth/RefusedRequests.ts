@@ -7,7 +7,7 @@ import { SqlClient } from "effect/sql"
 import { forkPeriodic } from "../../work/Supervisor.ts"
 import { selectList } from "../../sql/Columns.ts"
 import { statement } from "../../sql/Database.ts"
-import { isAwake } from "../../platform/Moves.ts"
+import { isAwake } from "../../platform/MoveState.ts"
 
 interface Count {
   readonly keyId: string

@@ -11,7 +11,7 @@ import { MetricsEnabled, untraced } from "../../telemetry/Telemetry.ts"
 import type { Endpoint } from "./DeliveryLoop/Visits.ts"
 import { endpointsPerSweep, firstEndpoint, reclaim, sweep } from "./Recovery.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
-import { isAwake } from "../../platform/Moves.ts"
+import { isAwake } from "../../platform/MoveState.ts"
 import { literalsOf } from "./States.ts"
 
 const reclaimEvery = Duration.millis(500)

@@ -5,7 +5,7 @@
  */
 import { Effect, Layer, Metric } from "effect"
 import type { SqlClient } from "effect/sql"
-import { isAwake } from "../../platform/Moves.ts"
+import { isAwake } from "../../platform/MoveState.ts"
 import { atZero, counter, gauge, histogram, increment } from "../../telemetry/Telemetry.ts"
 import { listDue } from "../WebhookList.ts"
 import type { Result } from "./DeliveryLoop/Results.ts"

@@ -3,7 +3,7 @@
  * `sweep` finds endpoints whose row does not show that they have pending deliveries, and says from where on queues are read.
  */
 import type { SqlClient, Statement } from "effect/sql"
-import { isAwake } from "../../platform/Moves.ts"
+import { isAwake } from "../../platform/MoveState.ts"
 import type { Worker } from "../../work/Worker.ts"
 import { instant } from "../../sql/Times.ts"
 import { logWith } from "./DeliveryLoop/Results.ts"

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { slots } from "../../../cells/Replication.ts"
-import { progressOf, type State } from "../../../platform/Moves.ts"
+import { type MoveState, moveTexts } from "../../../platform/MoveState.ts"
 import { cli, plural } from "../../../platform/Text.ts"
 import { queueOf, readState, type Trouble, troublesOf } from "../../../operators/Troubles.ts"
 import { listRefused } from "../../../http/auth/RefusedRequests.ts"
@@ -60,7 +60,7 @@ export const tokens = Effect.gen(function* () {
 export const moves = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const found = yield* slots(sql)
-  const marked = yield* sql<{ projectId: string; state: State }>`
+  const marked = yield* sql<{ projectId: string; state: MoveState }>`
     SELECT project_id AS "projectId", move_state AS state FROM projects WHERE move_state IS NOT NULL
     ORDER BY project_id LIMIT 10`
   const named = found.map(
@@ -68,7 +68,7 @@ export const moves = Effect.gen(function* () {
       `${projectId === null ? `slot ${slot}` : `project ${projectId}`} (${active ? "copied now" : "not read"}, keeps ${Math.ceil(keeps / 1_000_000)} MB of the log)`
   )
   if (found.length === 0 && marked.length > 0) {
-    const states = marked.map(({ projectId, state }) => `project ${projectId}: ${progressOf[state]}`)
+    const states = marked.map(({ projectId, state }) => `project ${projectId}: ${moveTexts[state]}`)
     return warning(states.join(" "), "Run `project move` of each again, once the router leads to the other cell.")
   }
   if (found.length === 0) return ok("no project is being moved")

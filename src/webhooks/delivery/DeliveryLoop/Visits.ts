@@ -7,7 +7,7 @@
  * attempts in flight take long. If several projects want more slots than there are, each soon holds the same number, and some slots
  * stay free. A slot is cheap: an attempt that waits for its answer costs a connection and a timer.
  */
-import { isAwake } from "../../../platform/Moves.ts"
+import { isAwake } from "../../../platform/MoveState.ts"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
 

@@ -9,7 +9,7 @@
 import type { SqlClient, Statement } from "effect/sql"
 import { machine } from "../api/schema/States.ts"
 
-export const moves = machine({
+export const moveMachine = machine({
   states: ["copying", "resting", "fenced", "switching", "switched", "aborting", "arriving"],
   /** `none` stands for no state: `move_state` is null, or the row of the project is removed. */
   others: ["none"],
@@ -31,10 +31,10 @@ export const moves = machine({
     received: { arriving: "none" }
   }
 })
-export type State = (typeof moves)["states"][number]
-export type Move = keyof typeof moves.moves
+export type MoveState = (typeof moveMachine)["states"][number]
+export type MoveStep = keyof typeof moveMachine.moves
 
-export const progressOf: Readonly<Record<State, string>> = {
+export const moveTexts: Readonly<Record<MoveState, string>> = {
   copying: "This project is being moved to another cell, which copies its rows.",
   resting: "This project is being moved to another cell. Nothing is sent for it until what is in flight has ended.",
   fenced: "This project is being moved to another cell. Its mutations are refused while both sides are compared.",
@@ -48,9 +48,9 @@ export const progressOf: Readonly<Record<State, string>> = {
  * The states in which this database answers no request of the project, because another database serves or will serve the
  * project.
  */
-const closed: ReadonlyArray<State> = ["switching", "switched", "arriving"]
+const closed: ReadonlyArray<MoveState> = ["switching", "switched", "arriving"]
 
-export const isClosed = (state: State | null): boolean => state !== null && closed.includes(state)
+export const isClosed = (state: MoveState | null): boolean => state !== null && closed.includes(state)
 
 /** Returns an SQL condition: `state`, the `move_state` of a project, is none of the closed states. */
 export const livesHere = (sql: SqlClient.SqlClient, state: Statement.Fragment): Statement.Fragment =>
