@@ -7,7 +7,7 @@ export { Api } from "./api/Api.ts"
 export { Authentication } from "./api/Requests.ts"
 export { NotModified } from "./api/Endpoints.ts"
 export * as Problems from "./api/Problems.ts"
-export type { AttemptOptions, RetryOptions } from "./client/Attempts.ts"
+export type { AttemptOptions, RetryOptions } from "./client/Retries.ts"
 export { bearerLayer, DeveloperApi, type DeveloperApiOptions } from "./client/DeveloperApi.ts"
 export { keepNewest, type Versions } from "./client/Signature.ts"
 export type {

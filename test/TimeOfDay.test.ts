@@ -15,7 +15,7 @@ const reads =
 /** The number of uses in each file, and their reason. */
 const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>> = {
   "cli/commands/listen.ts": [1, "printed"],
-  "client/Attempts.ts": [1, "compared with the date of Retry-After"],
+  "client/Retries.ts": [1, "compared with the date of Retry-After"],
   "client/Webhooks.ts": [1, "compared with the time of a signature"],
   "webhooks/delivery/Deliveries.ts": [1, "stored"],
   "webhooks/delivery/DeliveryMaintenance.ts": [1, "compared with stored times"],

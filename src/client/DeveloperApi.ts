@@ -6,7 +6,7 @@ import { HttpApiClient, type HttpApiEndpoint, HttpApiMiddleware, HttpApiSchema }
 import { Api, endpoints } from "../api/Api.ts"
 import { Authentication } from "../api/Requests.ts"
 import { membersOf } from "../api/schema/Faults.ts"
-import { type AttemptOptions, attemptsLayer, type CallerRequest, Completion, completion } from "./Attempts.ts"
+import { type AttemptOptions, retriesLayer, type CallerRequest, Completion, completion } from "./Retries.ts"
 import type { Operations } from "./Operations.ts"
 import { withUnexpected } from "./Problem.ts"
 
@@ -72,7 +72,7 @@ export class DeveloperApi extends Context.Service<DeveloperApi, Operations>()("d
         checkOptions(options),
         Effect.suspend(() => operations(serviceUrl(options.baseUrl)))
       )
-    ).pipe(Layer.provide([bearerLayer(options.token), attemptsLayer(options)]))
+    ).pipe(Layer.provide([bearerLayer(options.token), retriesLayer(options)]))
 }
 
 /** Reports missing or malformed settings when the client is made, not at its first request. */

@@ -11,7 +11,7 @@ import {
   nextPage
 } from "./DeveloperApi.ts"
 import type { CallOptions, PromiseOperations } from "./Operations.ts"
-import type { CallerRequest } from "./Attempts.ts"
+import type { CallerRequest } from "./Retries.ts"
 
 /** The options of `DeveloperApi`, and a `fetch` of the caller. */
 export interface ClientOptions extends DeveloperApiOptions {

@@ -49,20 +49,20 @@ export interface MutationClient {
    */
   readonly keys: RecentKeys
   /** Waits until a command of a project may run (`work/DeliveryPace.ts`). */
-  readonly turn: Pace["turn"]
+  readonly waitForTurn: Pace["waitForTurn"]
 }
 
 export const makeMutationClient = (options: {
   readonly sql: SqlClient.SqlClient
   readonly reads: SqlClient.SqlClient
   readonly permits: number
-  readonly turn?: Pace["turn"]
+  readonly waitForTurn?: Pace["waitForTurn"]
 }): MutationClient => ({
   sql: options.sql,
   permits: PartitionedSemaphore.makeUnsafe({ permits: options.permits }),
   stored: storedOutcomes(options.reads),
   keys: new RecentKeys(),
-  turn: options.turn ?? (() => Effect.void)
+  waitForTurn: options.waitForTurn ?? (() => Effect.void)
 })
 
 export class Mutations extends Context.Service<Mutations, MutationClient>()(
@@ -75,8 +75,8 @@ export class Mutations extends Context.Service<Mutations, MutationClient>()(
       const sql = Context.get(yield* Layer.build(clients.mutations), SqlClient.SqlClient)
       // Half of the capacity is for mutations that may wait. The other half is for groups, which never wait for a record.
       const permits = Math.max(1, Math.floor((yield* capacityOf("mutations")) / 2))
-      const { turn } = yield* DeliveryPace
-      return makeMutationClient({ sql, reads, permits, turn })
+      const { waitForTurn } = yield* DeliveryPace
+      return makeMutationClient({ sql, reads, permits, waitForTurn })
     })
   )
 }
@@ -151,8 +151,8 @@ export const replayOrRun = <Returned, E>(
   command: Command,
   run: Effect.Effect<Outcome<Returned>, E>
 ): Effect.Effect<Outcome<Returned>, E | IdempotencyKeyReused | ServiceUnavailable> => {
-  const { keys, stored, turn } = client
-  const inTurn = Effect.andThen(turn(command.projectId), run)
+  const { keys, stored, waitForTurn } = client
+  const inTurn = Effect.andThen(waitForTurn(command.projectId), run)
   const replayOr = <E2>(otherwise: Effect.Effect<Outcome<Returned>, E2>) =>
     Effect.flatMap(stored(command), (first): Effect.Effect<Outcome<Returned>, E2 | IdempotencyKeyReused> =>
       first === undefined ? otherwise : replay(command, first)

@@ -33,7 +33,7 @@ export const foreignSignIn = errorPage(
   403
 )
 
-interface Parts {
+interface SubmittedAction {
   readonly name: ActionName
   readonly form: URLSearchParams
   readonly session: Session
@@ -44,7 +44,7 @@ interface Parts {
  * Asks for a confirmation, or carries out the action and redirects to the page of its record, which says what was done: a reload does
  * not send the form again. An action whose confirmation is sent twice is carried out once, by its field `once`.
  */
-export const actionResponse = ({ form, name, notify, session }: Parts) => {
+export const actionResponse = ({ form, name, notify, session }: SubmittedAction) => {
   const { fields, on, target }: Action = actions[name]
   const isTime = (name: string) => fields.some((field) => field.name === name && field.schema === Instant)
   const notDone = (message: string) => errorPage("Not done", message, 409, session)

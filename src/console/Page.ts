@@ -24,7 +24,7 @@ import {
   timeInput,
   timeSince
 } from "./Html.ts"
-import type { Kind } from "../operators/History.ts"
+import type { RecordKind } from "../operators/History.ts"
 
 export const pageSize = 50
 
@@ -60,7 +60,8 @@ interface Project {
   readonly name: string
 }
 
-interface Parts {
+/** What the content of a page is made from. */
+interface PageContext {
   readonly sql: SqlClient.SqlClient
   readonly request: PageRequest
   readonly project: Project
@@ -72,7 +73,7 @@ interface Parts {
 
 /** Makes a page for the project in the query. */
 export const projectPage =
-  <E, R>(content: (parts: Parts) => Effect.Effect<Content, E, R>) =>
+  <E, R>(content: (context: PageContext) => Effect.Effect<Content, E, R>) =>
   (sql: SqlClient.SqlClient, request: PageRequest): Effect.Effect<Content, E | PageError | SqlError.SqlError, R> =>
     Effect.gen(function* () {
       const id = textOf(request, "project")
@@ -81,7 +82,7 @@ export const projectPage =
       const period = { since: yield* timeOf(request, "since"), until: yield* timeOf(request, "until") }
       const range = { after: textOf(request, "cursor"), limit: pageSize, ...period }
       const { csrf, now } = request.session
-      const submit: Parts["submit"] = (name, record, ...shown) =>
+      const submit: PageContext["submit"] = (name, record, ...shown) =>
         action(name, { project: project.id, ...record, csrf }, ...shown)
       const page = yield* content({ sql, request, project, range, submit, time: timeSince(now) })
       return { ...page, project: project.id }
@@ -124,7 +125,7 @@ export const listOf = <Row>(
 }
 
 export const recordOf = Effect.fnUntraced(function* <Row extends { readonly id: string }>(
-  { project, request, sql }: Parts,
+  { project, request, sql }: PageContext,
   details: (sql: SqlClient.SqlClient) => LookupStatement<Row>,
   kind: string,
   parameter = "id"
@@ -185,7 +186,7 @@ interface RecordName {
   readonly projectId: string
 }
 
-const pages: Readonly<Partial<{ readonly [K in Kind]: (record: RecordName) => string }>> = {
+const pages: Readonly<Partial<{ readonly [K in RecordKind]: (record: RecordName) => string }>> = {
   project: ({ id }) => href("/console/project", { project: id }),
   delivery: ({ id, projectId: project }) => href("/console/delivery", { project, id }),
   message: ({ id, projectId: project }) => href("/console/message", { project, id }),
@@ -195,14 +196,14 @@ const pages: Readonly<Partial<{ readonly [K in Kind]: (record: RecordName) => st
 }
 
 /** Returns the page that shows a record: that of its kind, otherwise its history. */
-export const recordPage = (kind: Kind, record: RecordName) => pages[kind]?.(record) ?? historyPage(kind, record)
+export const recordPage = (kind: RecordKind, record: RecordName) => pages[kind]?.(record) ?? historyPage(kind, record)
 
-export const historyPage = (kind: Kind, { id, projectId: project }: RecordName) =>
+export const historyPage = (kind: RecordKind, { id, projectId: project }: RecordName) =>
   href("/console/history", { project, kind, id })
 
 /** The id of a record, or its name, as a link to its page. */
-export const recordLink = (kind: Kind, projectId: string, id: string | null, name = idOf(id)) =>
+export const recordLink = (kind: RecordKind, projectId: string, id: string | null, name = idOf(id)) =>
   id === null ? null : html`<a href="${recordPage(kind, { projectId, id })}">${name}</a>`
 
-export const historyLink = (kind: Kind, record: RecordName) =>
+export const historyLink = (kind: RecordKind, record: RecordName) =>
   html`<a href="${historyPage(kind, record)}">Commands and actions</a>`

@@ -9,9 +9,9 @@ import { newId } from "../platform/NewId.ts"
 import { command, type Mutation } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
 
-interface Operation extends Pick<Audited, "action" | "detail"> {
+interface OperatedAction extends Pick<Audited, "action" | "detail"> {
   readonly projectId: ProjectId
-  /** The id of the record that the operation changes. */
+  /** The id of the record that the action changes. */
   readonly id: string
   /** The key of the command. */
   readonly once: string
@@ -19,7 +19,7 @@ interface Operation extends Pick<Audited, "action" | "detail"> {
 
 /** If the record changes, the same statement writes the audit entry. Returns what the first run returns, otherwise null. */
 export const operated = Effect.fnUntraced(function* <Returned = null>(
-  { id, once, projectId, ...entry }: Operation,
+  { id, once, projectId, ...entry }: OperatedAction,
   mutation: Mutation<object>
 ) {
   const sql = yield* SqlClient.SqlClient

@@ -9,7 +9,7 @@ import type { Operator } from "../operating/Audit.ts"
 import { decodeProjectId, type ProjectUnknown, type Refused } from "../operating/Refusals.ts"
 import type { Notifier } from "../outbox/Outbox.ts"
 import type { SecretBox } from "../secrets/SecretBox.ts"
-import type { Kind } from "./History.ts"
+import type { RecordKind } from "./History.ts"
 
 /** What an action will do, shown before it is carried out. */
 interface Question {
@@ -18,7 +18,7 @@ interface Question {
   readonly label: string
 }
 
-interface Outcome {
+interface ActionReport {
   readonly title: string
   readonly message: string
   /** The document that the command prints with `--json`. */
@@ -40,13 +40,13 @@ interface Definition<Fields extends Texts> {
   readonly command?: string
   readonly description?: string
   /** The kind of the record on whose page the console shows the outcome. A field of this name has the id of the record. */
-  readonly target: Kind
+  readonly target: RecordKind
   readonly fields: Fields
   readonly descriptions: { readonly [Name in keyof Fields]: string }
   readonly defaults?: { readonly [Name in keyof Fields]?: string }
   /** Present if the action ends or sends something that cannot be taken back. */
   readonly question?: (given: Given<Fields>) => Acting<Question>
-  readonly run: (given: Given<Fields>) => Acting<Outcome>
+  readonly run: (given: Given<Fields>) => Acting<ActionReport>
 }
 
 type Given<Fields extends Texts> = Schema.Struct<Fields>["Type"] & {

@@ -15,7 +15,7 @@ import {
 } from "../campaigns/CampaignControl.ts"
 import { retryDelivery } from "../webhooks/delivery/Deliveries.ts"
 import { cancelReplay, showReplay, startReplay } from "../webhooks/Replays.ts"
-import { itemOf } from "../webhooks/WebhookList.ts"
+import { itemOf as webhookItemOf } from "../webhooks/WebhookList.ts"
 import { sendTestEvent } from "../webhooks/TestEvents.ts"
 import { disableWebhook, enableWebhook, showWebhook } from "../webhooks/WebhookControl.ts"
 import { findMessage, openMessage, settleMessage } from "../messaging/Messages.ts"
@@ -23,10 +23,10 @@ import { lacks } from "../operating/Refusals.ts"
 import { plural } from "../platform/Text.ts"
 import { revokeKey } from "../http/auth/ApiKeys.ts"
 import { type Action, action } from "./Action.ts"
-import type { Kind } from "./History.ts"
+import type { RecordKind } from "./History.ts"
 
 /** An action on one record, which is its target. */
-const on = <const Target extends Kind>(target: Target) => ({
+const on = <const Target extends RecordKind>(target: Target) => ({
   target,
   fields: Record.singleton(target, Schema.String),
   descriptions: Record.singleton(target, `The ${target}'s id`)
@@ -106,7 +106,7 @@ export const actions = {
       Effect.map(enableWebhook(projectId, installation), ({ webhook }) => ({
         title: "The webhook is enabled",
         message: `Its endpoint ${webhook.endpointUrl} is tried at once. Replay the time in which the webhook was disabled to send what it missed.`,
-        document: itemOf(webhook)
+        document: webhookItemOf(webhook)
       }))
   }),
   "webhook.disable": action({
@@ -123,7 +123,7 @@ export const actions = {
       Effect.map(disableWebhook(projectId, installation), ({ deadLettered, webhook }) => ({
         title: "The webhook is disabled",
         message: `${plural(deadLettered, "pending delivery is", "pending deliveries are")} dead-lettered in the background: what is left when it is enabled is sent. Events that occur until then are sent only by a replay of that time.`,
-        document: { ...itemOf(webhook), deadLettered }
+        document: { ...webhookItemOf(webhook), deadLettered }
       }))
   }),
   "message.show": action({

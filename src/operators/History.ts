@@ -26,7 +26,7 @@ const commandColumns = {
   traceId: "trace_id"
 } as const
 
-export interface Command {
+export interface StoredCommand {
   readonly at: string
   /** Null if a version before has run it; so are the ids of its key, request and trace. */
   readonly operation: string | null
@@ -49,10 +49,15 @@ interface Event {
 }
 
 /** The columns by which commands are found; those of other kinds are found by the record that they have changed. */
-const by: Partial<Record<Kind, string>> = { command: "key", key: "key_id", request: "request_id", trace: "trace_id" }
+const by: Partial<Record<RecordKind, string>> = {
+  command: "key",
+  key: "key_id",
+  request: "request_id",
+  trace: "trace_id"
+}
 
 /** The times of events that a record itself has. They stay when its commands are no longer stored. */
-const ownTimes: Partial<Record<Kind, readonly [table: string, times: string]>> = {
+const ownTimes: Partial<Record<RecordKind, readonly [table: string, times: string]>> = {
   client: ["clients", "created_at, updated_at"],
   deal: ["deals", "created_at, updated_at"],
   task: ["tasks", "created_at, completed_at"]
@@ -69,7 +74,7 @@ interface Change {
  */
 export const historyOf = Effect.fn("historyOf")(function* (
   projectId: ProjectId,
-  { id, kind }: { readonly kind: Kind; readonly id: string }
+  { id, kind }: { readonly kind: RecordKind; readonly id: string }
 ) {
   const sql = yield* SqlClient.SqlClient
   const ofEvent =
@@ -86,7 +91,7 @@ export const historyOf = Effect.fn("historyOf")(function* (
   // No index has the API key, so its commands are found among the newest. The condition on `created_at` is that of the index by age.
   const newest = sql`(SELECT * FROM idempotency_keys WHERE project_id = ${projectId} AND created_at < 'infinity'
     ORDER BY created_at DESC LIMIT ${scanLimit}::int) newest`
-  const commands = yield* sql<Command>`
+  const commands = yield* sql<StoredCommand>`
     SELECT command.*, api_keys.name AS "keyName" FROM (
       SELECT ${sql.literal(selectList(commandColumns))} FROM ${kind === "key" ? newest : sql`idempotency_keys`}
       WHERE project_id = ${projectId}
@@ -153,7 +158,7 @@ const kinds = {
   removed: ["idempotency_keys", "resource_id", "operation", "operation IS NOT NULL"]
 } as const satisfies Readonly<Record<string, readonly [table: string, id: string, name: string, condition?: string]>>
 
-export type Kind = keyof typeof kinds
+export type RecordKind = keyof typeof kinds
 
 /** Where a search looks. It finds clients and deals also by the ids that callers have given them. */
 const places = [
@@ -164,8 +169,8 @@ const places = [
 
 export const kindNames = Struct.keys(kinds)
 
-interface Found {
-  readonly kind: Kind
+interface FoundRecord {
+  readonly kind: RecordKind
   readonly projectId: string
   readonly id: string
   readonly name: string
@@ -181,7 +186,7 @@ const greatest = "\u{10ffff}"
  * Finds records whose ids begin with `start`, in one project. If `projectId` is null, searches the first `maxProjects` projects.
  * Each kind is read in a range of its primary key, or of an index of commands. Finds nothing if `start` is empty.
  */
-export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: string) => {
+export const findRecords = (sql: SqlClient.SqlClient, projectId: string | null, start: string) => {
   const parts = places.map(([kind, [table, column, name, condition = "true"]]): Statement.Fragment => {
     const inRange = sql`${sql.literal(column)} >= ${start} AND ${sql.literal(column)} < ${start + greatest}`
     const id = column === "external_id" ? "id" : column
@@ -194,7 +199,7 @@ export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: 
   })
   if (start === "") return Effect.succeed([])
   return Effect.map(
-    sql<Found>`
+    sql<FoundRecord>`
     WITH searched AS MATERIALIZED (
       SELECT project_id FROM projects ${projectId === null ? sql.literal("") : sql`WHERE project_id = ${projectId}`}
       ORDER BY project_id LIMIT ${maxProjects}::int
@@ -205,7 +210,7 @@ export const find = (sql: SqlClient.SqlClient, projectId: string | null, start: 
 }
 
 /** Many commands may have one request, trace or record. A record with commands is removed only if its table lacks it. */
-const distinct = (rows: ReadonlyArray<Found>): ReadonlyArray<Found> => {
+const distinct = (rows: ReadonlyArray<FoundRecord>): ReadonlyArray<FoundRecord> => {
   const seen = new Set<string>()
   return rows.filter(({ id, kind, projectId }) => {
     const isKnown = seen.has(JSON.stringify([projectId, id, kind === "removed" ? undefined : kind]))

@@ -14,7 +14,7 @@ import { listWorkers } from "../work/Worker.ts"
 /** Maximum number of endpoints in each list. */
 export const maxEndpoints = 20
 
-export const readState = (sql: SqlClient.SqlClient) =>
+export const readWorkState = (sql: SqlClient.SqlClient) =>
   Effect.all({
     due: listDue(sql, maxEndpoints),
     workers: listWorkers(sql),
@@ -23,7 +23,7 @@ export const readState = (sql: SqlClient.SqlClient) =>
     projects: waiting(sql),
     abandoned: Effect.map(countAbandoned(sql), ([row]) => row?.abandoned ?? 0)
   })
-export type State = Effect.Success<ReturnType<typeof readState>>
+export type WorkState = Effect.Success<ReturnType<typeof readWorkState>>
 
 export interface Trouble {
   /** The check of `doctor` that reports it, and how. */
@@ -42,7 +42,7 @@ const lists = {
 }
 
 /** Says how long the oldest due delivery has waited. */
-export const queueOf = ({ due: [first] }: State) =>
+export const queueOf = ({ due: [first] }: WorkState) =>
   first !== undefined && first.oldestSeconds >= overdueAfter
     ? `the oldest due delivery has waited ${duration(first.oldestSeconds)}`
     : nothing
@@ -52,7 +52,7 @@ const nothing = "nothing is overdue"
 const when = (holds: boolean, trouble: Trouble): ReadonlyArray<Trouble> => (holds ? [trouble] : [])
 
 /** Says what is wrong, and which counts are only minimums. While nothing is overdue, no worker is needed. */
-export const troublesOf = (state: State): ReadonlyArray<Trouble> => {
+export const troublesOf = (state: WorkState): ReadonlyArray<Trouble> => {
   const { abandoned, due, enabled, failing, projects, workers } = state
   const { behind = 0, projectId: late = "" } = due[0] ?? {}
   const hung = workers.filter(({ isHung }) => isHung)

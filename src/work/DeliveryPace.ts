@@ -20,7 +20,7 @@ const together = 16
 
 export interface Pace {
   /** Waits until a command of a project may run. */
-  readonly turn: (projectId: string) => Effect.Effect<void>
+  readonly waitForTurn: (projectId: string) => Effect.Effect<void>
   /** A command of a project that has had its turn has appended this many deliveries. */
   readonly appended: (projectId: string, deliveries: number) => void
   /** An attempt of a delivery has ended. */
@@ -29,7 +29,7 @@ export interface Pace {
   readonly setBehind: (projects: ReadonlySet<string>) => void
 }
 
-const never: Pace = { turn: () => Effect.void, appended: () => {}, ended: () => {}, setBehind: () => {} }
+const never: Pace = { waitForTurn: () => Effect.void, appended: () => {}, ended: () => {}, setBehind: () => {} }
 
 export const make = (): Pace => {
   let behind: ReadonlySet<string> = new Set()
@@ -55,7 +55,7 @@ export const make = (): Pace => {
   })
 
   return {
-    turn: (projectId) =>
+    waitForTurn: (projectId) =>
       Effect.suspend(() => {
         if (!behind.has(projectId)) return Effect.void
         if (credit < 1 || waiting.length > 0) return wait

@@ -1,7 +1,7 @@
 /** Mutations of `src/client`. */
 import { hanging, mutating } from "./Mutation.ts"
 
-const attempts = mutating("client/Attempts.ts", "client/Attempts", "client/Attempts.time")
+const retries = mutating("client/Retries.ts", "client/Retries", "client/Retries.time")
 const sync = mutating("client/Sync.ts", "client/Sync")
 const webhooks = mutating("client/Webhooks.ts", "client/Webhooks")
 const signature = mutating("client/Signature.ts", "client/Webhooks")
@@ -16,14 +16,14 @@ export const client = [
   mutating("client/Signature.ts", "client/Sync")("?? 0) > version", "?? 0) >= version"),
   mutating("client/Signature.ts", "client/Sync")(": Number.MAX_SAFE_INTEGER", ": 1"),
   mutating("client/Signature.ts", "client/Sync")("(running.get(record) ?? Promise.resolve())", "Promise.resolve()"),
-  attempts("[rateLimited, 502, 503, 504]", "[502, 503, 504]"),
-  hanging(attempts("(yield* monotonicMillis) + wait > end", "false")),
-  attempts("askedDelay(outcome, yield* Clock.currentTimeMillis) + backoff", "backoff"),
-  attempts('"idempotency-key" in headers ||', "true ||"),
-  attempts(", longestDelay)", ", Infinity)"),
-  attempts("retries >= most", "retries > most"),
-  attempts("isRateLimited(outcome) ? Infinity : ", ""),
-  mutating("client/Attempts.ts", "client/PromiseClient")("Effect.mapError(explain),", ""),
+  retries("[rateLimited, 502, 503, 504]", "[502, 503, 504]"),
+  hanging(retries("(yield* monotonicMillis) + wait > end", "false")),
+  retries("askedDelay(outcome, yield* Clock.currentTimeMillis) + backoff", "backoff"),
+  retries('"idempotency-key" in headers ||', "true ||"),
+  retries(", longestDelay)", ", Infinity)"),
+  retries("retries >= most", "retries > most"),
+  retries("isRateLimited(outcome) ? Infinity : ", ""),
+  mutating("client/Retries.ts", "client/PromiseClient")("Effect.mapError(explain),", ""),
   mutating("client/DeveloperApi.ts", "client/Requests")(
     "Headers.fromInput(request.headers)",
     "Headers.fromRecordUnsafe({ ...request.headers })"

@@ -257,7 +257,7 @@ export const domains = [
   mutating("sql/Database.ts", "console/Overview")("diskFull.at = performance.now()", "{}"),
   mutating("console/Answers.ts", "faults/Pooler")("outage === undefined ?", "true ?"),
   mutating("operators/Troubles.ts", "faults/Clocks")("Math.abs(aheadSeconds) > 5", "false"),
-  mutating("operators/History.ts", "console/History")('key: "key_id", ', ""),
+  mutating("operators/History.ts", "console/History")('  key: "key_id",\n', ""),
   mutating("operators/Actions.ts", "console/Browser")("and before ${end}", "and before ${until}"),
   mutating("console/Console.ts", "console/Access")(
     "if (Option.isSome(earlier)) yield* sessions.end(earlier.value)",

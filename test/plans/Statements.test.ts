@@ -116,8 +116,8 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
  * their project.
  */
 const varying: ReadonlySet<string> = new Set([
-  "src/operators/History.ts find: filters api_keys below a limit",
-  "src/operators/History.ts find: sorts deliveries below a limit",
+  "src/operators/History.ts findRecords: filters api_keys below a limit",
+  "src/operators/History.ts findRecords: sorts deliveries below a limit",
   "src/webhooks/WebhookList.ts list: filters webhooks below a limit"
 ])
 

@@ -10,7 +10,7 @@ const started = Effect.fnUntraced(function* (pace: ReturnType<typeof make>, coun
   const fibers: Array<Fiber.Fiber<void>> = []
   for (let n = 0; n < count; n++) {
     const command = Effect.andThen(
-      pace.turn(projectId),
+      pace.waitForTurn(projectId),
       Effect.sync(() => void begun.push(n))
     )
     fibers.push(yield* Effect.forkChild(command, { startImmediately: true }))

@@ -11,7 +11,7 @@ import { decodeProjectId } from "../../operating/Refusals.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
 import { answer, answerPage, described, tableOf } from "../Output.ts"
-import { itemOf as webhookOf } from "../../webhooks/WebhookList.ts"
+import { itemOf as webhookItemOf } from "../../webhooks/WebhookList.ts"
 import { listWebhooks } from "../../webhooks/WebhookControl.ts"
 import type { Campaign } from "../../api/campaigns/Campaign.ts"
 import { campaignStatuses } from "../../api/campaigns/Commands.ts"
@@ -20,7 +20,7 @@ import { listCampaigns } from "../../campaigns/CampaignControl.ts"
 import { listMessages } from "../../messaging/Messages.ts"
 
 /** A delivery as `--json` shows it. */
-export const itemOf = (delivery: Delivery) => ({
+export const deliveryItemOf = (delivery: Delivery) => ({
   deliveryId: delivery.id,
   ...Struct.pick(delivery, ["installationId", "eventType", "status", "attempts"]),
   nextAttemptAt: delivery.status === "pending" ? delivery.nextAttemptAt : null,
@@ -38,7 +38,9 @@ const list = Command.make(
     answer: Flags.code("answer", "Only deliveries with this error code or status as their last answer: timeout, 500")
   },
   Effect.fn(function* ({ json, project, ...filter }) {
-    yield* answerPage(json, yield* listDeliveries(yield* decodeProjectId(project), filter), "deliveries", { itemOf })
+    yield* answerPage(json, yield* listDeliveries(yield* decodeProjectId(project), filter), "deliveries", {
+      itemOf: deliveryItemOf
+    })
   }, onMigratedDatabase)
 ).pipe(
   described("List the deliveries of a project, the newest first", { "--project demo --status dead": "Dead deliveries" })
@@ -54,7 +56,7 @@ const show = Command.make(
     const attempts = attemptsOf(found).map((attempt) =>
       Struct.pick(attempt, ["number", "startedAt", "finishedAt", "statusCode", "errorCode", "durationMs"])
     )
-    const item = { ...itemOf(found), ...Struct.pick(found, ["replayOf", "replayedBy"]) }
+    const item = { ...deliveryItemOf(found), ...Struct.pick(found, ["replayOf", "replayedBy"]) }
     const log = attempts.length === 0 ? "No attempts yet" : tableOf(attempts)
     yield* answer(json, { ...item, attemptLog: attempts }, `${tableOf([item])}\n\n${log}`)
   }, onMigratedDatabase)
@@ -87,7 +89,7 @@ const listOfWebhooks = Command.make(
   { ...Flags.ofProject, ...Flags.rangeById },
   Effect.fn(function* ({ json, project, ...filter }) {
     const page = yield* listWebhooks(yield* decodeProjectId(project), filter)
-    yield* answerPage(json, page, "webhooks", { itemOf: webhookOf, flag: "--after" })
+    yield* answerPage(json, page, "webhooks", { itemOf: webhookItemOf, flag: "--after" })
   }, onMigratedDatabase)
 ).pipe(described("List the webhooks of a project with their health", { "--project demo": "" }))
 
@@ -128,7 +130,7 @@ export const messages = Command.make("messages").pipe(
   Command.withSubcommands([listOfMessages, ...actionCommands("messages")])
 )
 
-const campaignOf = ({ createdAt, id, name, progress, status }: Campaign) => {
+const campaignItemOf = ({ createdAt, id, name, progress, status }: Campaign) => {
   const { failed, pending, recipients, sent, skipped, unknown } = progress
   return { campaignId: id, name, status, recipients, pending, sent, failed, unknown, skipped, createdAt }
 }
@@ -142,7 +144,7 @@ const listOfCampaigns = Command.make(
   },
   Effect.fn(function* ({ json, project, ...filter }) {
     yield* answerPage(json, yield* listCampaigns(yield* decodeProjectId(project), filter), "campaigns", {
-      itemOf: campaignOf
+      itemOf: campaignItemOf
     })
   }, onMigratedDatabase)
 ).pipe(

@@ -6,9 +6,9 @@ import { type Entry, listActions, listServiceActions, recordDone } from "../../o
 import { decodeProjectId } from "../../operating/Refusals.ts"
 import * as Flags from "../Flags.ts"
 import { onMigratedDatabase } from "../OnDatabase.ts"
-import { find as findIn, historyOf } from "../../operators/History.ts"
+import { findRecords, historyOf } from "../../operators/History.ts"
 import { answer, answerPage, described, tableOf } from "../Output.ts"
-import { itemOf } from "./deliveries.ts"
+import { deliveryItemOf } from "./deliveries.ts"
 import { taskFields } from "../../api/integrations/Events.ts"
 import { completeTask, createTask } from "../../crm/Tasks.ts"
 
@@ -48,7 +48,7 @@ export const find = Command.make(
     )
   },
   Effect.fn(function* ({ id, json, project }) {
-    const items = yield* findIn(yield* SqlClient.SqlClient, project, id)
+    const items = yield* findRecords(yield* SqlClient.SqlClient, project, id)
     const exact = items.filter((item) => item.id === id)
     const [only, ...others] = exact.length > 0 ? exact : items
     if (only === undefined || others.length > 0) return yield* answerPage(json, { items, next: null }, "records")
@@ -59,7 +59,7 @@ export const find = Command.make(
       commands,
       actions.map(entryOf),
       events.map(({ id, occurredAt, type }) => ({ id, type, occurredAt })),
-      deliveries.map(itemOf)
+      deliveries.map(deliveryItemOf)
     ]
     const tables = parts.filter((part) => part.length > 0).map(tableOf)
     yield* answer(json, { items, next: null, ...history }, tables.join("\n\n"))

@@ -50,9 +50,9 @@ const routeOf = (route: Listed["primaryRoute"]) =>
   route === null ? null : html`${route.templateId} in version ${route.templateVersion} by ${route.channelId}`
 
 export const campaign = projectPage(
-  Effect.fnUntraced(function* (parts) {
-    const { project, submit, time } = parts
-    const row = yield* recordOf(parts, details, "campaign")
+  Effect.fnUntraced(function* (context) {
+    const { project, submit, time } = context
+    const row = yield* recordOf(context, details, "campaign")
     const { failed, pending, recipients, sent, skipped, unknown } = row.progress
     const of = { project: project.id, campaign: row.id }
     return {
@@ -104,9 +104,9 @@ export const campaign = projectPage(
 )
 
 export const failedRecipients = projectPage(
-  Effect.fnUntraced(function* (parts) {
-    const { project, range, request, sql } = parts
-    const row = yield* recordOf(parts, details, "campaign", "campaign")
+  Effect.fnUntraced(function* (context) {
+    const { project, range, request, sql } = context
+    const row = yield* recordOf(context, details, "campaign", "campaign")
     const reason = textOf(request, "reason")
     const of = { project: project.id, campaign: row.id }
     return listOf(request, {

@@ -70,9 +70,9 @@ export const deliveries = projectPage(
 )
 
 export const delivery = projectPage(
-  Effect.fnUntraced(function* (parts) {
-    const { project, sql, submit, time } = parts
-    const row = yield* recordOf(parts, details, "delivery")
+  Effect.fnUntraced(function* (context) {
+    const { project, sql, submit, time } = context
+    const row = yield* recordOf(context, details, "delivery")
     const probes = yield* probesOf(sql, project.id, [row])
     const attempts = attemptsOf(row)
     const last = attempts.at(-1)

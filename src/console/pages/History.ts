@@ -4,7 +4,15 @@
  */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { type Command, find, historyOf, kindNames, maxFound, maxProjects, maxShown } from "../../operators/History.ts"
+import {
+  findRecords,
+  historyOf,
+  kindNames,
+  maxFound,
+  maxProjects,
+  maxShown,
+  type StoredCommand
+} from "../../operators/History.ts"
 import { block, type Cell, type Columns, facts, html, idOf, link, table, type Time } from "../Html.ts"
 import {
   choiceOf,
@@ -25,13 +33,13 @@ export const history = projectPage(
   Effect.fnUntraced(function* ({ project: { id: project }, request, sql, submit, time }) {
     const kind = yield* choiceOf(request, "kind", kindNames)
     const id = textOf(request, "id") ?? ""
-    const record = (yield* find(sql, project, id)).find((found) => found.kind === kind && found.id === id)
+    const record = (yield* findRecords(sql, project, id)).find((found) => found.kind === kind && found.id === id)
     if (kind === null || record === undefined) return yield* notFound(kind ?? "record", id)
     const traceLink = yield* traceLinks
     const { actions, commands, deliveries, events } = yield* historyOf(project, { kind, id })
     const isRevoked = actions.some(({ action }) => action === "key.revoke")
     const newest = `newest first, at most ${maxShown}`
-    const commandColumns: Columns<Command> = {
+    const commandColumns: Columns<StoredCommand> = {
       At: ({ at }) => time(at),
       Operation: ({ operation }) => operation,
       Record: ({ resourceId }) => link("/console/search", { project, q: resourceId }, idOf(resourceId)),
@@ -104,7 +112,7 @@ export const auditLog = projectPage(
 export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const project = textOf(request, "project")
   const start = textOf(request, "q")?.trim() ?? ""
-  const rows = yield* find(sql, project, start)
+  const rows = yield* findRecords(sql, project, start)
   const [only, ...others] = rows
   const range = project === null ? `the first ${maxProjects} projects by id` : `the project ${project}`
   return {

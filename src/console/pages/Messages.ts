@@ -59,9 +59,9 @@ const failedOfCampaign = (project: string, campaign: string) =>
   reasons, and retries the recipients that failed.`
 
 export const message = projectPage(
-  Effect.fnUntraced(function* (parts) {
-    const { project, submit, time } = parts
-    const row = yield* recordOf(parts, details, "message")
+  Effect.fnUntraced(function* (context) {
+    const { project, submit, time } = context
+    const row = yield* recordOf(context, details, "message")
     const settle = (as: "sent" | "failed") => submit("message.settle", { message: row.id, as }, `Settle as ${as}`)
     return {
       title: `Message ${row.id}`,

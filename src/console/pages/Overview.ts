@@ -9,8 +9,8 @@ import {
   maxEndpoints,
   maxProjects,
   queueOf,
-  readState,
-  type State,
+  readWorkState,
+  type WorkState,
   troublesOf,
   type Waiting
 } from "../../operators/Troubles.ts"
@@ -23,7 +23,7 @@ import { listRefused, maxShown } from "../../http/auth/RefusedRequests.ts"
 import { badge, countOf, facts, failureOf, html, idOf, link, table, timeSince } from "../Html.ts"
 
 /** Says in one sentence what is wrong. */
-const summaryOf = (state: State, hasLimiter: boolean): string => {
+const summaryOf = (state: WorkState, hasLimiter: boolean): string => {
   const refused = hasLimiter ? [] : ["Redis does not answer: requests but sends of messages are refused"]
   const full = performance.now() - diskFull.at < 60_000 ? ["the disk of the database is full: writes fail"] : []
   const wrong = [...full, ...refused, ...troublesOf(state).map(({ what }) => what)]
@@ -47,7 +47,7 @@ const meanings: Readonly<Record<number, string>> = { 401: "token refused", 403: 
 
 export const overview = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, request: PageRequest) {
   const [{ pending } = { pending: 0 }] = yield* countPending(sql, maxCount)
-  const state = yield* readState(sql)
+  const state = yield* readWorkState(sql)
   const { due, failing, projects, workers } = state
   const refused = yield* listRefused(sql)
   const { ping } = yield* RateLimits

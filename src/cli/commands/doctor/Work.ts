@@ -4,7 +4,7 @@ import { SqlClient } from "effect/sql"
 import { slots } from "../../../cells/Replication.ts"
 import { type MoveState, moveTexts } from "../../../platform/MoveState.ts"
 import { cli, plural } from "../../../platform/Text.ts"
-import { queueOf, readState, type Trouble, troublesOf } from "../../../operators/Troubles.ts"
+import { queueOf, readWorkState, type Trouble, troublesOf } from "../../../operators/Troubles.ts"
 import { listRefused } from "../../../http/auth/RefusedRequests.ts"
 import { listEnding, maxCount as maxEnding } from "../../../http/auth/EndingKeys.ts"
 import { failed, failure, ok, warning } from "./Checks.ts"
@@ -17,13 +17,13 @@ const judge = (found: ReadonlyArray<Trouble>, detail: string) => {
 
 /** Checks that no endpoint fails, and that no delivery or message waits for an operator or for a worker. */
 export const work = Effect.gen(function* () {
-  const found = troublesOf(yield* readState(yield* SqlClient.SqlClient)).filter(({ check }) => check === "work")
+  const found = troublesOf(yield* readWorkState(yield* SqlClient.SqlClient)).filter(({ check }) => check === "work")
   return judge(found, found.map(({ what }) => what).join("; ") || "nothing waits for an operator")
 }).pipe(Effect.catchCause(failure("Read the database's log: deliveries and messages can't be counted.")))
 
 /** Checks that a worker runs, that none hangs, and that the deliveries that may be sent are sent. */
 export const workers = Effect.gen(function* () {
-  const state = yield* readState(yield* SqlClient.SqlClient)
+  const state = yield* readWorkState(yield* SqlClient.SqlClient)
   const found = troublesOf(state).filter(({ check }) => check === "workers")
   const named = state.workers.map(
     ({ host, id, role, silentSeconds, version }) =>

@@ -3,7 +3,7 @@ import { assert, describe, it } from "../support/Vitest.ts"
 import { Clock, Effect, Fiber, Layer, Random } from "effect"
 import { FetchHttpClient } from "effect/http"
 import { TestClock } from "effect/testing"
-import type { AttemptOptions } from "../../src/client/Attempts.ts"
+import type { AttemptOptions } from "../../src/client/Retries.ts"
 import { DeveloperApi } from "../../src/client/DeveloperApi.ts"
 import { token } from "./Scripted.support.ts"
 

@@ -24,7 +24,7 @@ type Completion = (operation: HttpClientRequest.HttpClientRequest) => HttpClient
  * Completes what the current call sends. `HttpApiClient` encodes a request by the schemas of its endpoint, which fails for what the
  * service should refuse. So its methods are called without a request: they send the method and the path of an operation.
  */
-export const Completion = Context.Reference<Completion>("developer-api/Attempts/Completion", {
+export const Completion = Context.Reference<Completion>("developer-api/Retries/Completion", {
   defaultValue: () => Function.identity
 })
 
@@ -137,7 +137,7 @@ const repeatAttempt = Effect.fnUntraced(function* (
 })
 
 /** The client's implementation of the middleware `Operation`: sends a request and retries it within the limits. */
-export const attemptsLayer = ({
+export const retriesLayer = ({
   retry = {},
   timeout = "30 seconds"
 }: AttemptOptions): Layer.Layer<HttpApiMiddleware.ForClient<Operation>> =>

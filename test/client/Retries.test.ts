@@ -5,7 +5,7 @@ import { FetchHttpClient, HttpClientError } from "effect/http"
 import { HttpApi, HttpApiClient, HttpApiEndpoint, HttpApiGroup } from "effect/http-api"
 import { Access } from "../../src/api/Access.ts"
 import { Operation } from "../../src/api/Requests.ts"
-import { attemptsLayer } from "../../src/client/Attempts.ts"
+import { retriesLayer } from "../../src/client/Retries.ts"
 import { answering, calling, problem, receipt, scripted, type Step } from "./Scripted.support.ts"
 
 const request = { payload: { displayName: "Robin" } }
@@ -141,7 +141,7 @@ class Odd extends HttpApi.make("odd").add(
 
 const odd = (baseUrl: string) =>
   HttpApiClient.make(Odd, { baseUrl }).pipe(
-    Effect.provide([FetchHttpClient.layer, attemptsLayer({ retry: { delay: "1 millis" } })])
+    Effect.provide([FetchHttpClient.layer, retriesLayer({ retry: { delay: "1 millis" } })])
   )
 
 describe("a request of the low-level client", () => {
