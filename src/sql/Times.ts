@@ -6,7 +6,7 @@
  * The codecs encode a `Date` exactly. The driver's own codec multiplies the milliseconds as a double, which is inexact from the
  * year 2255 on. The clock of leases and due times is PostgreSQL's, because all processes share it.
  */
-import { PgTypes } from "@effect/sql-pg"
+import { type PgProtocol, PgTypes } from "@effect/sql-pg"
 import { Clock, Context, Effect, Result } from "effect"
 import type { SqlError, Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
@@ -86,10 +86,24 @@ const int32 = (bytes: Uint8Array, at: number): number =>
 
 const byte = (bytes: Uint8Array, at: number): number => bytes[at] ?? 0
 
+/**
+ * Writes a time as two words. As 2^29 ms are 125 · 2^32 µs, the product of the words below is exact in every year, without a `BigInt`
+ * for each time.
+ */
+const write = (sink: Pick<PgProtocol.ValueSink, "int32">, millis: number): Result.Result<void> => {
+  const parts = Math.floor((millis - postgresEpoch) / 2 ** 29)
+  const rest = 1_000 * (millis - postgresEpoch - parts * 2 ** 29)
+  const carry = Math.floor(rest / 2 ** 32)
+  sink.int32(125 * parts + carry)
+  sink.int32(rest - carry * 2 ** 32)
+  return Result.void
+}
+
 const encode = (millis: number): Result.Result<Uint8Array> => {
-  const bytes = new Uint8Array(8)
-  new DataView(bytes.buffer).setBigInt64(0, BigInt(millis - postgresEpoch) * 1_000n)
-  return Result.succeed(bytes)
+  const view = new DataView(new ArrayBuffer(8))
+  let at = 0
+  const sink = { int32: (word: number) => view.setInt32(4 * at++, word) }
+  return Result.map(write(sink, millis), () => new Uint8Array(view.buffer))
 }
 
 /** Registers the codecs of `timestamp` and `timestamptz` for every client of the process. */
@@ -97,12 +111,14 @@ export const registerTimestamps = (): void => {
   PgTypes.register<string>(PgTypes.OID.timestamp, {
     decode: (bytes) => read(bytes, 0),
     read,
-    encode: (text) => encode(Date.parse(text))
+    encode: (text) => encode(Date.parse(text)),
+    write: (sink, text) => write(sink, Date.parse(text))
   })
   PgTypes.register<Date>(PgTypes.OID.timestamptz, {
     decode: (bytes) => readDate(bytes, 0),
     read: readDate,
-    encode: (date) => encode(date.getTime())
+    encode: (date) => encode(date.getTime()),
+    write: (sink, date) => write(sink, date.getTime())
   })
 }
 

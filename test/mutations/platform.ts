@@ -33,10 +33,7 @@ export const platform = [
   pages("AND updated_at <= (SELECT ${after.until}::timestamptz)", "", "contract/UpdatedSince"),
   pages("AND updated_at >= (SELECT", "AND updated_at > (SELECT", "contract/Walk.filters"),
   pages("6 * value.length + 3", "value.length"),
-  mutating("sql/Times.ts", "sql/Batches")(
-    "BigInt(millis - postgresEpoch) * 1_000n",
-    "BigInt((millis - postgresEpoch) * 1_000)"
-  ),
+  mutating("sql/Times.ts", "sql/Batches")("125 * parts + carry", "125 * parts"),
   mutating("operating/Search.ts", "cli/lists")("scanned === scanLimit", "false"),
   mutating("sql/migrations/Migrations.ts", "sql/migrations/Migrations")("analyzeChanged(sql))", "Effect.void)"),
   mutating("sql/migrations/Ledger.ts", "sql/migrations/Migrations")("same.checksum !== checksum", "false"),
