@@ -99,12 +99,16 @@ export class Sender extends Context.Service<
           secrets: ReadonlyArray<string> | undefined
         ): Effect.Effect<Outcome> => {
           const isKept = !is2xx(status) && (keepAllowedAnswers || classify(address, allowed) === "public")
-          return Effect.map(retryDelayOf(retryAfter), (delay) => ({
+          const kept = isKept ? textOf(body, secrets) : null
+          const outcomeOf = (delay: Option.Option<Duration.Duration>): Outcome => ({
             _tag: "answered",
             status,
             retryAfter: delay,
-            body: isKept ? textOf(body, secrets) : null
-          }))
+            body: kept
+          })
+          return Option.isNone(retryAfter)
+            ? Effect.succeed(outcomeOf(Option.none()))
+            : Effect.map(Clock.currentTimeMillis, (now) => outcomeOf(retryDelay(retryAfter, now)))
         }
 
         const destinationFor = makeDestinations(allowed)
@@ -184,11 +188,6 @@ const addressesOf =
 const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
 
 const unanswered = ({ code }: ExchangeFailed) => Effect.succeed(failed(code))
-
-const retryDelayOf = (header: Option.Option<string>): Effect.Effect<Option.Option<Duration.Duration>> =>
-  Option.isNone(header)
-    ? Effect.succeed(Option.none())
-    : Effect.map(Clock.currentTimeMillis, (now) => retryDelay(header, now))
 
 const attributes = (url: URL, outcome: Outcome) => ({
   ...postAttributes(url),
