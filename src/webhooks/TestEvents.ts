@@ -12,6 +12,7 @@ import { newId } from "../platform/NewId.ts"
 import { lacks, requireProject, servedProject } from "../operating/Refusals.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"
+import { formatInstant } from "../sql/Times.ts"
 import { currentOrNewTraceparent } from "../telemetry/Telemetry.ts"
 import { bodyOf, headersOf, secretsOf } from "./delivery/Attempt.ts"
 import { validSecrets } from "./delivery/DeliveryLoop/Visits.ts"
@@ -35,7 +36,7 @@ export const makeSendTest = Effect.gen(function* () {
       installationId: webhook.installationId,
       eventId: EventId.make(yield* newId("evt")),
       type: testEventType,
-      occurredAt: new Date(startedAt),
+      occurredAt: formatInstant(startedAt),
       data: "{}"
     })
     const [took, outcome] = yield* Effect.timed(

@@ -2,7 +2,7 @@
 import { Clock, Duration, Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryId, EventId, InstallationId, ProjectId } from "../../src/api/schema/Ids.ts"
-import { claim, type Claim } from "../../src/webhooks/delivery/DeliveryLoop/Claim.ts"
+import { claim, type Claim, type Leased } from "../../src/webhooks/delivery/DeliveryLoop/Claim.ts"
 import { record } from "../../src/webhooks/delivery/DeliveryLoop/Record.ts"
 import { type Result, resultOf } from "../../src/webhooks/delivery/DeliveryLoop/Results.ts"
 import type { Named, Rooms } from "../../src/webhooks/delivery/DeliveryLoop/Visits.ts"
@@ -65,7 +65,9 @@ const schedule = Array.from({ length: 10_000 }, () => Duration.seconds(5))
 
 /** Returns the result of an attempt with an outcome. The pauses have the middle of the jitter: they are as configured. */
 export const resultWith = (claim: Claim, outcome: Outcome): Result =>
-  resultOf(claim, outcome, { startedAt: 0, finishedAt: 0 }, schedule, 0.5)
+  resultOf(leaseOf(claim), outcome, { startedAt: 0, finishedAt: 0 }, schedule, 0.5)
+
+export const leaseOf = (claim: Claim): Leased => ({ ...claim, startedAt: 0, beganAt: 0, loop: { turns: 0, idle: 0 } })
 
 /** Returns a claimed delivery of a number, at its first attempt. */
 export const claimOf = (due: number): Claim => ({
@@ -83,7 +85,7 @@ export const claimOf = (due: number): Claim => ({
   eventId: EventId.make(`evt_${due}`),
   type: "crm.deal.created.v1",
   data: "{}",
-  occurredAt: new Date(due),
+  occurredAt: new Date(due).toISOString(),
   traceparent: ""
 })
 

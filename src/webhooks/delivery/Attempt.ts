@@ -2,7 +2,6 @@
 import { Effect, Option, Redacted, References } from "effect"
 import { testEventType } from "../../api/integrations/Events.ts"
 import type { deliveryHeaders, WebhookHeaders } from "../../api/integrations/Webhooks.ts"
-import { formatInstant } from "../../sql/Times.ts"
 import { currentTraceparent, inClientSpan, userAgent } from "../../outbound/Exchange.ts"
 import type { SecretBox } from "../../secrets/SecretBox.ts"
 import { signedHeaders } from "../../secrets/StandardWebhooks.ts"
@@ -18,7 +17,7 @@ interface AddressedEvent extends Pick<Claim, "data" | "eventId" | "installationI
 
 /** Returns the body that is signed and sent: the event for one installation, with its `data` exactly as stored. */
 export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, type }: AddressedEvent): string => {
-  const event = { id: eventId, type, timestamp: formatInstant(occurredAt.getTime()), projectId, installationId }
+  const event = { id: eventId, type, timestamp: occurredAt, projectId, installationId }
   return `${JSON.stringify(event).slice(0, -1)},"data":${data}}`
 }
 

@@ -113,12 +113,12 @@ const make = Effect.gen(function* () {
   const signals = yield* Queue.sliding<void>(1)
   const signal = () => void Queue.offerUnsafe(signals, undefined)
 
-  const add = (lease: Leased, result: Result) => {
-    if (results.add({ lease, result })) signal()
+  const add = (result: Result) => {
+    if (results.add(result)) signal()
   }
   const returnAll = (leases: ReadonlyArray<Leased>) => {
     const at = now()
-    for (const lease of leases) add(lease, returnedBy(lease, "unsent", { startedAt: at, finishedAt: at }))
+    for (const lease of leases) add(returnedBy(lease, "unsent", { startedAt: at, finishedAt: at }))
   }
 
   // The fiber set below adds its finalizer later. Finalizers run in reverse order, so this one runs after the fibers that send
@@ -132,15 +132,13 @@ const make = Effect.gen(function* () {
           return [lease, returnedBy(lease, "released", { startedAt: lease.startedAt, finishedAt })]
         })
       )
-      for (const { lease, result } of results.all()) ended.set(lease, result)
-      return ended.size === 0
-        ? Effect.void
-        : recording.recordBatch(Array.from(ended, ([lease, result]) => ({ lease, result })))
+      for (const result of results.all()) ended.set(result.lease, result)
+      return ended.size === 0 ? Effect.void : recording.recordBatch([...ended.values()])
     }).pipe(Effect.timeoutOption(Duration.seconds(2)), Effect.ignore)
   )
   const run = yield* FiberSet.makeRuntime<never>()
 
-  const endAttempt = (lease: Leased, outcome: Outcome) => {
+  const endAttempt = (lease: Leased, outcome: Outcome): Effect.Effect<void> => {
     slots.release(lease)
     const at = monotonicMillis(clock)
     const millis = Math.round(at - lease.beganAt)
@@ -151,9 +149,9 @@ const make = Effect.gen(function* () {
     const succeeded = result.on === "succeeded" && intake === "open"
     const { next, returned } = queues.next(lease, { succeeded, millis, now: at, isPrompt })
     pace.ended()
-    add(lease, result)
+    add(result)
     returnAll(returned)
-    return next
+    return next === undefined ? Effect.void : deliver(next)
   }
 
   /** Makes attempts in one fiber, one after the other: first `lease`, then deliveries that wait for the endpoint. */
@@ -171,13 +169,14 @@ const make = Effect.gen(function* () {
             code: "internal"
           } as const)
         ),
-        Effect.tap((outcome) =>
-          isUnsent(outcome) ? Effect.andThen(Metrics.countHostExhausted, Effect.sleep(exhaustedFor)) : Effect.void
-        ),
-        Effect.flatMap((outcome) => {
-          const next = endAttempt(lease, outcome)
-          return next === undefined ? Effect.void : deliver(next)
-        })
+        Effect.flatMap((outcome) =>
+          isUnsent(outcome)
+            ? Metrics.countHostExhausted.pipe(
+                Effect.andThen(Effect.sleep(exhaustedFor)),
+                Effect.andThen(Effect.suspend(() => endAttempt(lease, outcome)))
+              )
+            : endAttempt(lease, outcome)
+        )
       )
     })
   const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliver(lease)))

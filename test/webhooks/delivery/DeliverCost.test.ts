@@ -9,7 +9,7 @@ import { firstEndpoint, reclaim, sweep } from "../../../src/webhooks/delivery/Re
 import { returnedBy } from "../../../src/webhooks/delivery/DeliveryLoop/Results.ts"
 import { measure } from "../../../src/webhooks/delivery/DeliveryMetrics.ts"
 import { pools } from "../../../src/platform/Pools.ts"
-import { claimWith, namedOf, recordAll } from "../../support/Claims.ts"
+import { claimWith, leaseOf, namedOf, recordAll } from "../../support/Claims.ts"
 import { holding } from "../../support/Locks.ts"
 import { put } from "../../support/Rows.ts"
 import { TestServer } from "../../support/TestServer.ts"
@@ -116,7 +116,7 @@ layerOf({}, "api")("a record that is planned for an almost empty table", (it) =>
       server,
       Effect.fnUntraced(function* (sql) {
         const claimAndRecord = Effect.gen(function* () {
-          const results = (yield* claimFor(sql, shop)).map((lease) => returnedBy(lease, "released", times))
+          const results = (yield* claimFor(sql, shop)).map((claim) => returnedBy(leaseOf(claim), "released", times))
           const { rows } = yield* counted(sql, recordAll(sql, results))
           return { results: results.length, rows }
         })

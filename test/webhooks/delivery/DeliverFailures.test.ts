@@ -5,7 +5,7 @@
 import { assert, describe, it } from "../../support/Vitest.ts"
 import { Duration, Effect, Option } from "effect"
 import { resultOf } from "../../../src/webhooks/delivery/DeliveryLoop/Results.ts"
-import { claimOf } from "../../support/Claims.ts"
+import { claimOf, leaseOf } from "../../support/Claims.ts"
 import type { DeliveryRow } from "../../contract/Webhooks.support.ts"
 import { problemOf } from "../../support/ContractAnswers.ts"
 import { TestServer } from "../../support/TestServer.ts"
@@ -130,7 +130,7 @@ const hour = 3_600_000
 describe("Retry-After", () => {
   const restOf = (status: number, retryAfter: Option.Option<Duration.Duration>) =>
     resultOf(
-      claimOf(0),
+      leaseOf(claimOf(0)),
       { _tag: "answered", status, retryAfter, body: null },
       { startedAt: 0, finishedAt: 0 },
       [Duration.minutes(1)],

@@ -7,7 +7,7 @@ import { discard, expire } from "../../../src/webhooks/delivery/DeliveryMaintena
 import { reclaim } from "../../../src/webhooks/delivery/Recovery.ts"
 import { type Result, returnedBy } from "../../../src/webhooks/delivery/DeliveryLoop/Results.ts"
 import { deliveries, type Move, type State, states } from "../../../src/webhooks/delivery/States.ts"
-import { recordAll } from "../../support/Claims.ts"
+import { leaseOf, recordAll } from "../../support/Claims.ts"
 import { enable } from "../../support/Events.ts"
 import { changedMeanwhile, holding } from "../../support/Locks.ts"
 import { put } from "../../support/Rows.ts"
@@ -25,7 +25,7 @@ const claimOne = Effect.fnUntraced(function* (shop: Shop) {
 })
 
 const resultFor = (claim: Claim, on: Result["on"]): Result => ({
-  ...returnedBy(claim, "unsent", { startedAt: 0, finishedAt: 5 }),
+  ...returnedBy(leaseOf(claim), "unsent", { startedAt: 0, finishedAt: 5 }),
   on,
   statusCode: on === "succeeded" ? 200 : null,
   errorCode: on === "succeeded" ? null : "connection_lost",

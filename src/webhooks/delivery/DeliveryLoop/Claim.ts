@@ -41,7 +41,8 @@ export interface Claim extends Endpoint {
   readonly type: EventType
   /** The data of the event as JSON, exactly as it is sent. */
   readonly data: string
-  readonly occurredAt: Date
+  /** As it is sent: RFC 3339 in UTC, with milliseconds. */
+  readonly occurredAt: string
   readonly traceparent: string
 }
 
@@ -110,7 +111,7 @@ export const claim = (
     leased_until AS "leasedUntil", retries, suspect, endpoint_url AS "endpointUrl", version, secrets,
     event_id AS "eventId", event.*
   FROM leased, LATERAL (
-    SELECT type, data::text AS data, occurred_at AS "occurredAt", traceparent FROM events
+    SELECT type, data::text AS data, occurred_at AT TIME ZONE 'UTC' AS "occurredAt", traceparent FROM events
     WHERE project_id = leased.project_id AND id = leased.event_id LIMIT 1
   ) event
   UNION ALL
@@ -151,10 +152,14 @@ export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArr
   for (const claim of claims) {
     const lease: Leased = {
       ...claim,
+      webhookId: oneOf(claim.id, claim.webhookId),
       projectId: oneOf(last?.projectId, claim.projectId),
       installationId: oneOf(last?.installationId, claim.installationId),
       endpointUrl: oneOf(last?.endpointUrl, claim.endpointUrl),
       secrets: oneOf(last?.secrets, claim.secrets),
+      type: oneOf(last?.type, claim.type),
+      // All leases of a claim end at the same time.
+      leasedUntil: claims[0]?.leasedUntil ?? claim.leasedUntil,
       startedAt: now,
       beganAt: 0,
       loop: zero

@@ -4,7 +4,7 @@ import type { SqlClient, SqlError } from "effect/sql"
 import { once, withTimeout } from "../../../sql/Database.ts"
 import type { Leased } from "./Claim.ts"
 import { formatInstant } from "../../../sql/Times.ts"
-import { type Ended, entryOf, isGone, logWith, type Result, type Results, separate, type Separated } from "./Results.ts"
+import { entryOf, isGone, logWith, type Result, type Results, separate, type Separated } from "./Results.ts"
 import { bucketOf, countAttempts, countResults } from "../DeliveryMetrics.ts"
 import { after, failuresToPark, firstPause, literalsOf, longestPause } from "../States.ts"
 import { type Endpoint, keyOf } from "./Visits.ts"
@@ -28,7 +28,7 @@ interface Parts {
   readonly signal: () => void
 }
 
-const resultsIn = (batch: ReadonlyArray<Ended>) => batch.map(({ result }) => result)
+const leasesIn = (results: ReadonlyArray<Result>) => results.map(({ lease }) => lease)
 
 /** Makes the step of the loop that records results. If the database fails, it keeps them; after a defect it drops them. */
 export const makeRecording = (sql: SqlClient.SqlClient, parts: Parts) => {
@@ -36,11 +36,11 @@ export const makeRecording = (sql: SqlClient.SqlClient, parts: Parts) => {
   let { counter } = parts
 
   /** Records a batch. Results whose rows other transactions have locked are deferred. */
-  const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
-    const gone = resultsIn(batch).filter(({ statusCode }) => isGone(statusCode))
+  const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Result>) {
+    const gone = leasesIn(batch.filter(({ statusCode }) => isGone(statusCode)))
     const kept = gone.length === 0 ? [] : yield* tried(disable(sql, gone, "gone", disableAfterMillis))
     const open = results.defer(batch, kept)
-    const endpoints = yield* tried(record(sql, resultsIn(open), { concurrency, disableAfterMillis, workerId: counter }))
+    const endpoints = yield* tried(record(sql, open, { concurrency, disableAfterMillis, workerId: counter }))
     const done = results.defer(
       open,
       endpoints.filter(({ isLocked }) => isLocked)
@@ -48,26 +48,26 @@ export const makeRecording = (sql: SqlClient.SqlClient, parts: Parts) => {
     for (const { lease } of done) queues.recorded(lease)
     queues.name(endpoints.filter(({ isDue }) => isDue))
     const failing = new Set(endpoints.filter(({ isFailing }) => isFailing).map(keyOf))
-    const failed = resultsIn(done).filter((result) => failing.has(keyOf(result)))
+    const failed = leasesIn(done).filter((lease) => failing.has(keyOf(lease)))
     // If this fails, the next failed attempt of the endpoint leads to another try.
     if (failed.length > 0) yield* Effect.ignore(tried(disable(sql, failed, "failing", disableAfterMillis)))
-    if (measured) yield* countResults(resultsIn(done))
+    if (measured) yield* countResults(done)
   })
 
   /** Records a batch of deferred results, but for those whose deliveries are still locked. */
-  const recordDeferred = Effect.fnUntraced(function* (batch: ReadonlyArray<Ended>) {
-    const open = results.defer(batch, yield* tried(lockedDeliveries(sql, resultsIn(batch))))
+  const recordDeferred = Effect.fnUntraced(function* (batch: ReadonlyArray<Result>) {
+    const open = results.defer(batch, yield* tried(lockedDeliveries(sql, batch)))
     if (open.length > 0) yield* recordBatch(open)
   })
 
-  const recorded = (batch: ReadonlyArray<Ended>, by: typeof recordBatch) => {
+  const recorded = (batch: ReadonlyArray<Result>, by: typeof recordBatch) => {
     if (batch.length === 0) return Effect.void
     return by(batch).pipe(
       Effect.catchTag("Contended", () =>
         Effect.sync(() => {
           // A row of counts may be what is locked: from now on, this worker counts in new rows.
           counter++
-          results.defer(batch, resultsIn(batch))
+          results.defer(batch, leasesIn(batch))
         })
       ),
       Effect.tapError(() => Effect.sync(() => results.keep(batch))),
@@ -207,8 +207,8 @@ export const record = (
 const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>) => sql<Endpoint>`
   WITH result AS MATERIALIZED (
     SELECT project_id, installation_id, id FROM unnest(
-      ${results.map(({ projectId }) => projectId)}::text[], ${results.map(({ installationId }) => installationId)}::text[],
-      ${results.map(({ id }) => id)}::text[]
+      ${results.map(({ lease }) => lease.projectId)}::text[], ${results.map(({ lease }) => lease.installationId)}::text[],
+      ${results.map(({ lease }) => lease.id)}::text[]
     ) AS result (project_id, installation_id, id) JOIN deliveries USING (project_id, installation_id, id)
   ),
   free AS MATERIALIZED (
@@ -222,11 +222,11 @@ const lockedDeliveries = (sql: SqlClient.SqlClient, results: ReadonlyArray<Resul
  * PostgreSQL would first copy each array into temporary storage.
  */
 const rows = (sql: SqlClient.SqlClient, results: ReadonlyArray<Result>, { at, places }: Separated) => sql`
-  SELECT unnest(${results.map(({ projectId }) => projectId)}::text[]) AS project_id,
-    unnest(${results.map(({ installationId }) => installationId)}::text[]) AS installation_id,
-    unnest(${results.map(({ id }) => id)}::text[]) AS id,
-    unnest(${results.map(({ attempt }) => attempt)}::int[]) AS attempt,
-    unnest(${results.map(({ leasedUntil }) => leasedUntil)}::timestamptz[]) AS fence,
+  SELECT unnest(${results.map(({ lease }) => lease.projectId)}::text[]) AS project_id,
+    unnest(${results.map(({ lease }) => lease.installationId)}::text[]) AS installation_id,
+    unnest(${results.map(({ lease }) => lease.id)}::text[]) AS id,
+    unnest(${results.map(({ lease }) => lease.attempt)}::int[]) AS attempt,
+    unnest(${results.map(({ lease }) => lease.leasedUntil)}::timestamptz[]) AS fence,
     unnest(${results.map(entryOf)}::text[]) AS entry,
     unnest(${results.map(({ finishedAt, startedAt }) => bucketOf(finishedAt - startedAt))}::int[]) AS bucket,
     unnest(${places}::int[]) AS place, unnest(${at}::int[]) AS endpoint`

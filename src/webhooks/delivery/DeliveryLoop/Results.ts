@@ -9,7 +9,7 @@
  */
 import { Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { Claim, Leased } from "./Claim.ts"
+import type { Leased } from "./Claim.ts"
 import type { Move } from "../States.ts"
 import { type Endpoint, keyOf } from "./Visits.ts"
 import { formatInstant } from "../../../sql/Times.ts"
@@ -18,10 +18,8 @@ import { isSuccess, type Outcome } from "../../address/Sender.ts"
 /** Maximum number of results in one statement. */
 const longestBatch = 500
 /** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
-export interface Result extends Pick<
-  Claim,
-  "projectId" | "installationId" | "id" | "attempt" | "leasedUntil" | "endpointUrl" | "version"
-> {
+export interface Result {
+  readonly lease: Leased
   readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
   readonly statusCode: number | null
   readonly errorCode: string | null
@@ -41,39 +39,34 @@ export interface Result extends Pick<
   readonly jitter: number
 }
 
-export interface Ended {
-  readonly lease: Leased
-  readonly result: Result
-}
-
 export interface Results {
   /** Adds a result. Returns whether the queue was empty before. */
-  readonly add: (ended: Ended) => boolean
-  readonly take: () => ReadonlyArray<Ended>
+  readonly add: (result: Result) => boolean
+  readonly take: () => ReadonlyArray<Result>
   /** Puts the results of a failed batch back at the start of the queue. */
-  readonly keep: (batch: ReadonlyArray<Ended>) => void
+  readonly keep: (batch: ReadonlyArray<Result>) => void
   /** Defers the results whose endpoints are `locked`, and returns the other results of the batch. */
-  readonly defer: (batch: ReadonlyArray<Ended>, locked: ReadonlyArray<Endpoint>) => ReadonlyArray<Ended>
-  readonly takeDeferred: () => ReadonlyArray<Ended>
+  readonly defer: (batch: ReadonlyArray<Result>, locked: ReadonlyArray<Endpoint>) => ReadonlyArray<Result>
+  readonly takeDeferred: () => ReadonlyArray<Result>
   readonly isEmpty: () => boolean
-  readonly all: () => ReadonlyArray<Ended>
+  readonly all: () => ReadonlyArray<Result>
 }
 
 export const make = (): Results => {
-  let queued: Array<Ended> = []
-  let deferred: Array<Ended> = []
+  let queued: Array<Result> = []
+  let deferred: Array<Result> = []
 
   return {
-    add: (ended) => queued.push(ended) === 1,
+    add: (result) => queued.push(result) === 1,
     take: () => queued.splice(0, longestBatch),
     keep: (batch) => {
-      deferred = deferred.filter((ended) => !batch.includes(ended))
+      deferred = deferred.filter((result) => !batch.includes(result))
       queued = [...batch, ...queued]
     },
     defer: (batch, locked) => {
       if (locked.length === 0) return batch
       const keys = new Set(locked.map(keyOf))
-      deferred.push(...batch.filter((ended) => keys.has(keyOf(ended.lease)) && !deferred.includes(ended)))
+      deferred.push(...batch.filter((result) => keys.has(keyOf(result.lease)) && !deferred.includes(result)))
       return batch.filter(({ lease }) => !keys.has(keyOf(lease)))
     },
     takeDeferred: () => deferred.splice(0, longestBatch),
@@ -95,19 +88,19 @@ export const make = (): Results => {
 export const separate = (results: ReadonlyArray<Result>) => {
   const endpoints = new Map<string, Endpoint & { readonly at: number; version: number }>()
   const found = results.map((result) => {
-    const key = keyOf(result)
+    const key = keyOf(result.lease)
     let endpoint = endpoints.get(key)
     if (endpoint === undefined) {
-      const { installationId, projectId, version } = result
+      const { installationId, projectId, version } = result.lease
       endpoint = { projectId, installationId, at: endpoints.size + 1, version }
       endpoints.set(key, endpoint)
     }
-    endpoint.version = Math.max(endpoint.version, result.version)
+    endpoint.version = Math.max(endpoint.version, result.lease.version)
     return { result, endpoint }
   })
   const others: Array<Result & { readonly counts: boolean }> = []
   const places = found.map(({ endpoint, result }) => {
-    const counts = result.version === endpoint.version
+    const counts = result.lease.version === endpoint.version
     return counts && result.on === "succeeded" ? 0 : others.push({ ...result, counts })
   })
   return { endpoints: [...endpoints.values()], others, places, at: found.map(({ endpoint }) => endpoint.at) }
@@ -120,10 +113,9 @@ const keptBodies = 5
 
 /** The entry of an attempt, as a JSON array. If the log is empty, PostgreSQL stores this array without copying it. */
 export const entryOf = ({
-  attempt,
-  endpointUrl,
   errorCode,
   finishedAt,
+  lease: { attempt, endpointUrl },
   responseBody,
   startedAt,
   statusCode
@@ -173,38 +165,31 @@ export const isGone = (statusCode: number | null): boolean => statusCode === 410
 export const isUnsent = (outcome: Outcome): boolean => outcome._tag === "failed" && outcome.code === "host_exhausted"
 
 /** `random`, from 0 to 1, gives the jitter of the delay and of a pause. */
-export const resultOf = (claim: Claim, outcome: Outcome, times: Times, schedule: Schedule, random: number): Result => {
-  if (isUnsent(outcome)) return returnedBy(claim, "unsent", times)
+export const resultOf = (lease: Leased, outcome: Outcome, times: Times, schedule: Schedule, random: number): Result => {
+  if (isUnsent(outcome)) return returnedBy(lease, "unsent", times)
   const answer = outcome._tag === "answered" ? outcome : null
-  const result = {
-    ...returnedBy(claim, "unsent", times),
+  const errorCode = outcome._tag === "failed" ? outcome.code : null
+  const hasSucceeded = isSuccess(outcome)
+  const delay = hasSucceeded ? undefined : schedule[lease.retries]
+  const factor = jitter(random)
+  return {
+    lease,
+    on: hasSucceeded ? "succeeded" : delay === undefined || isGone(answer?.status ?? null) ? "exhausted" : "failed",
     statusCode: answer?.status ?? null,
-    errorCode: outcome._tag === "failed" ? outcome.code : null,
+    errorCode,
     responseBody: answer?.body ?? null,
-    jitter: jitter(random)
+    startedAt: times.startedAt,
+    finishedAt: times.finishedAt,
+    retryIn: delay === undefined ? 0 : Duration.toMillis(delay) * factor,
+    restFor: hasSucceeded ? 0 : restOf(outcome),
+    strikes: hasSucceeded ? 0 : errorCode === "timeout" ? strikesOf.timeout : strikesOf.failure,
+    jitter: factor
   }
-  if (isSuccess(outcome)) return { ...result, on: "succeeded" }
-  const restFor = restOf(outcome)
-  const strikes = result.errorCode === "timeout" ? strikesOf.timeout : strikesOf.failure
-  const delay = schedule[claim.retries]
-  const retryIn = delay === undefined ? 0 : Duration.toMillis(delay) * result.jitter
-  const isLast = delay === undefined || isGone(result.statusCode)
-  return { ...result, on: isLast ? "exhausted" : "failed", retryIn, restFor, strikes }
 }
 
 /** Returns the result of a lease that ends without an outcome. */
-export const returnedBy = (
-  { attempt, endpointUrl, id, installationId, leasedUntil, projectId, version }: Claim,
-  on: "released" | "unsent",
-  { finishedAt, startedAt }: Times
-): Result => ({
-  projectId,
-  installationId,
-  id,
-  attempt,
-  leasedUntil,
-  endpointUrl,
-  version,
+export const returnedBy = (lease: Leased, on: "released" | "unsent", { finishedAt, startedAt }: Times): Result => ({
+  lease,
   on,
   statusCode: null,
   errorCode: "interrupted",
