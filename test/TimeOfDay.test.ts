@@ -28,7 +28,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "messaging/providers/Connectors/Http.ts": [1, "signed"],
   "work/Retention.ts": [1, "compared with stored times"],
   "platform/MonotonicTime.ts": [4, "the clock whose time of day is monotonic"],
-  "platform/NewId.ts": [2, "ids sort by their time of creation"],
+  "platform/Ids.ts": [2, "ids sort by their time of creation"],
   "project/Credential.ts": [1, "by the clock whose time of day is monotonic"],
   "sql/Times.ts": [2, "the time of day is what is checked"],
   "http/auth/ApiKeys.ts": [3, "stored"],

@@ -13,7 +13,7 @@ import { statement } from "../sql/Database.ts"
 import type { Command, Outcome } from "../commands/Command.ts"
 import { makeGrouped } from "../commands/Grouped.ts"
 import { lookupBy, type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
-import { newId } from "../platform/NewId.ts"
+import { newId } from "../platform/Ids.ts"
 import { eventContext } from "../outbox/Outbox.ts"
 import {
   makeListById,

@@ -18,7 +18,7 @@ import {
   StatementTimeout
 } from "../sql/Database.ts"
 import { DeliveryPace, type Pace } from "../work/DeliveryPace.ts"
-import { hashOf } from "../platform/Text.ts"
+import { hashOf } from "../platform/Ids.ts"
 import { type CommandRow, commandStatement } from "./Kind.ts"
 import { type Command, type Mutation, originOf, type Outcome, type Problems } from "./Command.ts"
 

@@ -10,7 +10,7 @@ import type { Kind } from "../commands/Kind.ts"
 import { makeGrouped } from "../commands/Grouped.ts"
 import { type Command, plain, preconditionFailed, type Refusal } from "../commands/Command.ts"
 import { Mutations } from "../commands/Mutations.ts"
-import { newId } from "../platform/NewId.ts"
+import { newId } from "../platform/Ids.ts"
 import { pageCondition, pageLimit, type PageQuery, Pages, type Window } from "../http/pages/Pages.ts"
 
 type Sql = SqlClient.SqlClient

@@ -5,7 +5,7 @@ import { Task } from "../api/integrations/Events.ts"
 import { type ProjectId, TaskId } from "../api/schema/Ids.ts"
 import { columnsOf, jsonObject } from "../sql/Columns.ts"
 import { retryContended } from "../sql/Database.ts"
-import { newId } from "../platform/NewId.ts"
+import { newId } from "../platform/Ids.ts"
 import {
   append,
   type Appended,

@@ -10,7 +10,7 @@ import { type Call, makeBatches } from "../sql/Batches.ts"
 import { capacityOf } from "../sql/Connections.ts"
 import { retryContended } from "../sql/Database.ts"
 import { FairQueue } from "../commands/Grouped.ts"
-import { hashOf } from "../platform/Text.ts"
+import { hashOf } from "../platform/Ids.ts"
 import { importFields } from "./Evaluation.ts"
 
 export class Preview extends Context.Service<

@@ -24,7 +24,7 @@ import {
 import { selectList } from "../sql/Columns.ts"
 import type { Command } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
-import { newId } from "../platform/NewId.ts"
+import { newId } from "../platform/Ids.ts"
 import { eventContext } from "../outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { databaseNow, later } from "../sql/Times.ts"

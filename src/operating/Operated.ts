@@ -5,7 +5,7 @@ import { ServiceUnavailable, ValidationFailed } from "../api/Problems.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { type Audited, Operator, recordAction } from "./Audit.ts"
 import { lacks, type ProjectUnknown, Refused, requireProject } from "./Refusals.ts"
-import { newId } from "../platform/NewId.ts"
+import { newId } from "../platform/Ids.ts"
 import { command, type Mutation } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
 

@@ -5,7 +5,7 @@
 import { Effect } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
-import { firstIdAt } from "../platform/NewId.ts"
+import { firstIdAt } from "../platform/Ids.ts"
 import { lookupOne, type LookupStatement } from "../sql/Lookups.ts"
 import { lacks, requireProject } from "./Refusals.ts"
 
@@ -23,7 +23,7 @@ export interface RangeByAge extends Range {
   readonly until?: Date | null
 }
 
-/** Returns the bounds of a range of ids that begin with the time of their creation, as those of `NewId` do. */
+/** Returns the bounds of a range of ids that begin with the time of their creation, as those of `newId` do. */
 export const idsIn = (prefix: string, { after, since, until }: RangeByAge) => {
   const [below] = [after, until ? firstIdAt(prefix, until.getTime()) : null].filter((id) => id !== null).toSorted()
   return { above: since ? firstIdAt(prefix, since.getTime()) : undefined, below }

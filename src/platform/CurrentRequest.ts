@@ -1,7 +1,7 @@
 /** State of one HTTP request from arrival to answer, shared by everything that handles it. */
 import { Context, Effect } from "effect"
 import { type ProviderOutcomeUnknown, ServiceUnavailable } from "../api/Problems.ts"
-import { newUuid } from "./NewId.ts"
+import { newUuid } from "./Ids.ts"
 
 export interface CurrentRequestShape {
   /** The caller's `x-request-id` if it is well formed, otherwise a new UUIDv7. Empty outside a request. */

@@ -1,9 +1,7 @@
 /**
- * What no text may contain (contract §1), what of a text is not shown (characters that act on a terminal, and secrets), plurals,
- * durations, how the commands are run, and hashes of names.
+ * Text: what no text may contain (contract §1), what is not shown of one (characters that act on a terminal, and secrets), and how texts
+ * for operators say counts, durations and commands.
  */
-import { randomInt } from "node:crypto"
-
 /** Whether a text has U+0000 or an unpaired surrogate, which PostgreSQL can't store. */
 export const isUnsafe = (text: string): boolean => text.includes("\u0000") || !text.isWellFormed()
 
@@ -54,24 +52,3 @@ export const duration = (seconds: number): string => {
 
 /** The beginning of a command line, in usage, examples and advice. */
 export const cli = "npm run --silent cli --"
-
-/** The seed is random, so that callers can't choose names with the same hash. */
-const seed = randomInt(2 ** 32)
-
-const prime = 0x01000193
-
-/**
- * Returns 32 bits (FNV-1a) of a name, which is a list of texts, for collections whose entries change with every request. If a new text
- * is the key of a map, V8 copies it to the old generation, where it stays until the next major garbage collection. A number is not
- * copied.
- */
-export const hashOf = (...name: ReadonlyArray<string>): number => {
-  let hash = seed
-  for (const text of name) {
-    for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), prime)
-    // 0x10000 separates the texts, because it is no UTF-16 code unit. So ["a", "bc"] and ["ab", "c"] have different hashes.
-    hash = Math.imul(hash ^ 0x10000, prime)
-  }
-  // The low bits depend on fewer bits of the characters than the high bits, so the high bits are mixed into them.
-  return hash ^ (hash >>> 15)
-}

@@ -8,7 +8,7 @@ import { EventId, type InstallationId, type ProjectId } from "../api/schema/Ids.
 import { testEventType } from "../api/integrations/Events.ts"
 import type { WebhookTest } from "../api/integrations/Webhooks.ts"
 import { recordDone } from "../operating/Audit.ts"
-import { newId } from "../platform/NewId.ts"
+import { newId } from "../platform/Ids.ts"
 import { lacks, requireProject, servedProject } from "../operating/Refusals.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"

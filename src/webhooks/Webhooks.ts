@@ -14,7 +14,7 @@ import {
 import { statement, withOwnTime } from "../sql/Database.ts"
 import type { Command, Outcome } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
-import { newId } from "../platform/NewId.ts"
+import { newId } from "../platform/Ids.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"

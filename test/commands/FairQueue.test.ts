@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
 import { capacity, FairQueue, type Queued } from "../../src/commands/Grouped.ts"
-import { hashOf } from "../../src/platform/Text.ts"
+import { hashOf } from "../../src/platform/Ids.ts"
 
 interface Item extends Queued {
   readonly label: string

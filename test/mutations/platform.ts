@@ -152,7 +152,7 @@ export const platform = [
   ),
   batches("if (sent > 0) lastWasOne = sent === 1", "lastWasOne = true", "sql/Batches"),
   mutating("commands/Grouped.ts", "commands/FairQueue")("&& own >= capacity / this.waiting.size", ""),
-  mutating("platform/Text.ts", "commands/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
+  mutating("platform/Ids.ts", "commands/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("secrets/SealedValues.ts", "cli/secrets")("opened.value.key === 0", "true"),
   mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   hanging(

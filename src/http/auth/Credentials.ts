@@ -25,7 +25,7 @@ import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { isClosed, type MoveState } from "../../platform/MoveState.ts"
 import { bucketsOf } from "../limits/RateLimits.ts"
 import { coalesce } from "../../sql/Batches.ts"
-import { hashOf } from "../../platform/Text.ts"
+import { hashOf } from "../../platform/Ids.ts"
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 

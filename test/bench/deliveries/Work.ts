@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import type { SqlError } from "effect/sql"
 import { InstallationId } from "../../../src/api/schema/Ids.ts"
-import { newId } from "../../../src/platform/NewId.ts"
+import { newId } from "../../../src/platform/Ids.ts"
 import type { BenchFailed } from "../Stage.ts"
 
 export const installationId = (i: number): InstallationId => InstallationId.make(`ins_${String(i).padStart(3, "0")}`)
