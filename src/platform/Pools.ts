@@ -1,19 +1,35 @@
 /**
- * The connection pools of a process, and the session settings of each pool. In every role of the process (`--role`), all pools
- * together open at most `DATABASE_MAX_CONNECTIONS` connections. The clients (`sql/Connections.ts`) are made from `pools`.
+ * The connection pools of a process, of which `sql/Connections.ts` makes the clients. Beside the size of each is its minimum; all together
+ * open at most `DATABASE_MAX_CONNECTIONS` connections, in every role of the process (`--role`).
+ *
+ *   pool        size    mode             timeout   used by
+ *   reads       3 (1)   pipelined by 8   3.5 s     reads of requests: records, pages, credentials
+ *   mutations   4 (1)   pipelined by 2   3.5 s     mutations of requests, so that no read waits behind one that waits for a row
+ *   workers     6 (2)   plain            3.5 s     background work: deliveries, messages, campaigns, replays, pruning
+ *   reports     4 (2)   plain            29 s      import previews, counts of clients, the console, mutations that take seconds
+ *   direct      3 (3)   plain            none      sessions: LISTEN, the lock of a worker, and migrations or a command
  */
 import type { PgClient } from "@effect/sql-pg"
 import { Duration, Record } from "effect"
 
+/**
+ * How a connection runs statements:
+ *
+ * - `plain`: one at a time.
+ * - `pipelined`: several at a time. Each is written before the answers to those before it have arrived.
+ * - `pooled`: one at a time, as a transaction at a pooler (`DATABASE_DIRECT_URL` is set). It is then the mode of all pools but `direct`,
+ *   whose sessions a pooler would not keep.
+ */
+export type Mode = "plain" | "pipelined" | "pooled"
+
 export interface Pool {
   /** The `application_name` of the pool's sessions, and the name of the pool in metrics. */
   readonly name: string
-  readonly purpose: string
   /** Number of connections if `DATABASE_MAX_CONNECTIONS` has its default. */
   readonly size: number
   /** Number of connections at the minimum of `DATABASE_MAX_CONNECTIONS`. */
   readonly least: number
-  /** Maximum number of statements in flight on a connection. Default: 1. */
+  /** Maximum number of statements in flight on a pipelined connection. Undefined: the mode is `plain`. */
   readonly pipelined?: number
   readonly session: Readonly<Record<string, string>>
   /** A connection counts as dead after this time without an answer. Default: 5 s. */
@@ -76,7 +92,6 @@ export const clearedSettings = ["search_path", "role", "synchronous_commit"]
 export const pools = {
   reads: {
     name: "developer-api",
-    purpose: "Reads of requests: records, pages, credentials.",
     size: 3,
     least: 1,
     pipelined: 8,
@@ -84,7 +99,6 @@ export const pools = {
   },
   mutations: {
     name: "developer-api mutations",
-    purpose: "Mutations of requests. They may wait for rows, and no read waits with them.",
     size: 4,
     least: 1,
     pipelined: 2,
@@ -93,7 +107,6 @@ export const pools = {
   // Not pipelined, so that no statement waits behind a long one while another connection is free.
   workers: {
     name: "developer-api workers",
-    purpose: "Background work: deliveries, messages, campaigns, replays, pruning.",
     size: 6,
     least: 2,
     session: { ...limits, ...queued, plan_cache_mode: "force_generic_plan", jit: "off" }
@@ -102,8 +115,6 @@ export const pools = {
   // two tables would then read every pair of rows. Parallel workers are off because they would take CPU time from requests.
   reports: {
     name: "developer-api reports",
-    purpose:
-      "Statements over many rows: import previews, counts of clients, pages of the console, and mutations that take seconds.",
     size: 4,
     least: 2,
     session: {
@@ -122,8 +133,6 @@ export const pools = {
   // of its output.
   direct: {
     name: "developer-api direct",
-    purpose:
-      "Sessions, which a pooler does not keep: LISTEN, the lock of a worker, and migrations or a command. They use DATABASE_DIRECT_URL if it is set.",
     size: 3,
     least: 3,
     session: { ...indexed, ...keepalives, idle_in_transaction_session_timeout: "60s" }
@@ -167,24 +176,22 @@ export const sizesOf = (max: number): Readonly<Record<PoolId, number>> => {
  */
 const maxMessageSize = 2 ** 30
 
-/** Returns the driver's options for a pool that connects directly to PostgreSQL, not to a pooler. */
-export const optionsOf = (pool: Pool, connections: number): Partial<PgClient.PgPoolConfig> => ({
-  applicationName: pool.name,
-  maxConnections: connections,
-  maxMessageSize,
-  startupParameters: { ...relied, ...pool.session },
-  ...(pool.pipelined === undefined ? {} : { multiplex: true, multiplexConcurrency: pool.pipelined })
-})
+export const modeOf = (pool: Pool, hasPooler: boolean): Mode =>
+  hasPooler ? "pooled" : pool.pipelined === undefined ? "plain" : "pipelined"
+
+/** Returns the maximum number of statements in flight on a connection. */
+export const inFlightOf = (pool: Pool, mode: Mode): number => (mode === "pipelined" ? (pool.pipelined ?? 1) : 1)
 
 /**
- * Returns the driver's options for a pool that connects to a pooler. At a pooler, all pools have the same application name.
- * Otherwise the pooler would set the name each time it gives a session to a client of another pool.
+ * Returns the driver's options for a pool. At a pooler, all pools have the same application name. Otherwise the pooler would set the name
+ * each time it gives a session to a client of another pool.
  */
-export const pooledOptions = (connections: number): Partial<PgClient.PgPoolConfig> => ({
-  applicationName: "developer-api",
+export const optionsOf = (pool: Pool, connections: number, mode: Mode): Partial<PgClient.PgPoolConfig> => ({
   maxConnections: connections,
   maxMessageSize,
-  idleTimeout: Duration.minutes(1),
-  multiplex: true,
-  multiplexConcurrency: 1
+  ...(mode === "pooled"
+    ? { applicationName: "developer-api", idleTimeout: Duration.minutes(1) }
+    : { applicationName: pool.name, startupParameters: { ...relied, ...pool.session } }),
+  // Without `multiplex`, the driver would wait for each answer before it writes the next statement, or the next part of a transaction.
+  ...(mode === "plain" ? {} : { multiplex: true, multiplexConcurrency: inFlightOf(pool, mode) })
 })

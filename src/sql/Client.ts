@@ -1,12 +1,13 @@
 /**
- * The SQL client of a pool, for statements that need no session. There are two kinds of connections:
+ * The SQL client of a pool, for statements that need no session. How its connections run them is the mode of the pool (`platform/Pools.ts`):
  *
- * - To PostgreSQL itself. The session has the settings of the pool from its start. Statements are sent as they are.
- * - To a pooler in transaction mode, such as PgBouncer. The pooler may give each transaction another session, which has neither the
- *   settings of the pool nor its prepared statements, but has what other clients have left in it: `pg_dump`, for one, leaves an
- *   empty `search_path`. Each statement is therefore a transaction of four parts: BEGIN, the settings (`set_config` as SET LOCAL),
- *   the statement and COMMIT. The parts are written at once and cost one round trip. A connection runs one statement at a time,
- *   because nothing may come between the parts.
+ * - `plain` and `pipelined` are connections to PostgreSQL itself. The session has the settings of the pool from its start. Statements
+ *   are sent as they are.
+ * - `pooled` are connections to a pooler in transaction mode, such as PgBouncer. The pooler may give each transaction another session,
+ *   which has neither the settings of the pool nor its prepared statements, but has what other clients have left in it: `pg_dump`, for
+ *   one, leaves an empty `search_path`. Each statement is therefore a transaction of four parts: BEGIN, the settings (`set_config` as
+ *   SET LOCAL), the statement and COMMIT. The parts are written at once and cost one round trip. A connection runs one statement at a
+ *   time, because nothing may come between the parts.
  *
  * A connection is replaced when it is old. If a standby refuses a statement, all connections of the process are replaced: the
  * address of the database led to the standby when they were opened, but leads to the primary sooner or later.
@@ -15,7 +16,7 @@ import { PgClient, type PgConnection, PgPool } from "@effect/sql-pg"
 import { Data, Duration, Effect, Latch, Layer, Predicate, Random, Result, Stream } from "effect"
 import * as Reactivity from "effect/reactivity/Reactivity"
 import { SqlClient, type SqlConnection, SqlError, type Statement } from "effect/sql"
-import { clearedSettings, type Pool } from "../platform/Pools.ts"
+import { clearedSettings, type Mode, type Pool } from "../platform/Pools.ts"
 
 type Connection = PgConnection.PgConnection
 
@@ -42,7 +43,7 @@ const keepsStatements = (connection: Connection): Effect.Effect<boolean, SqlErro
 const isStale = (error: SqlError.SqlError) => codeOf(error) === "26000" || codeOf(error) === "0A000"
 
 /** With this option, each part is written before the answer to the previous part has arrived. */
-const pipelined = { concurrency: "unbounded" } as const
+const atOnce = { concurrency: "unbounded" } as const
 
 const rolledBack = new SqlError.SqlError({
   reason: new SqlError.UnknownError({ cause: undefined, message: "The transaction was rolled back" })
@@ -92,8 +93,8 @@ const makeTransactions = (pool: Pool) => {
   ): Effect.Effect<A, SqlError.SqlError> => {
     const part = (sql: string) => Effect.result(connection.query(sql, [], false))
     const parts = Effect.all(
-      [Effect.forEach([begin, configure], part, pipelined), Effect.result(statement), part("COMMIT")],
-      pipelined
+      [Effect.forEach([begin, configure], part, atOnce), Effect.result(statement), part("COMMIT")],
+      atOnce
     )
     return Effect.flatMap(parts, ([opened, answer, commit]) => {
       const failed = opened.find(Result.isFailure)
@@ -109,28 +110,24 @@ const makeTransactions = (pool: Pool) => {
       ? Effect.tap(keepsStatements(connection), (keeps) => Effect.sync(() => void (prepares = keeps)))
       : Effect.succeed(prepares)
 
-  return {
-    /** Runs a statement uninterruptibly: if only some parts were sent, the transaction would stay open. */
-    run:
-      (connection: Connection): Run =>
-      (wanted, statement) =>
-        Effect.uninterruptible(
-          Effect.flatMap(mayPrepare(connection), (prepares) => {
-            const unprepared = inTransaction(connection, statement(false))
-            if (!wanted || !prepares) return unprepared
-            return Effect.catchIf(inTransaction(connection, statement(true)), isStale, () => unprepared)
-          })
-        ),
-    /** Runs a statement of a transaction that its caller begins. The settings are sent after the BEGIN. */
-    runInOwn:
-      (connection: Connection): Run =>
-      (_, statement, sql) =>
-        sql === "BEGIN" ? Effect.tap(statement(false), () => connection.query(configure, [], false)) : statement(false)
-  }
+  return (connection: Connection): Running => ({
+    // Is not interrupted: if only some parts were sent, the transaction would stay open.
+    run: (wanted, statement) =>
+      Effect.uninterruptible(
+        Effect.flatMap(mayPrepare(connection), (prepares) => {
+          const unprepared = inTransaction(connection, statement(false))
+          if (!wanted || !prepares) return unprepared
+          return Effect.catchIf(inTransaction(connection, statement(true)), isStale, () => unprepared)
+        })
+      ),
+    // Sends the settings after the BEGIN.
+    runInOwn: (_, statement, sql) =>
+      sql === "BEGIN" ? Effect.tap(statement(false), () => connection.query(configure, [], false)) : statement(false)
+  })
 }
 
 interface Options extends PgPool.Config {
-  readonly isPooled: boolean
+  readonly mode: Mode
   /** Called when a standby has refused a statement. */
   readonly onStandby: () => void
 }
@@ -148,7 +145,7 @@ const compiler: Statement.Compiler = {
   }
 }
 
-/** Number of statements after which a pipelined connection is left idle for a moment. */
+/** Number of statements after which a pipelined connection is left idle for a moment. It bounds what the driver keeps. */
 const idleAfter = 16
 
 /**
@@ -182,19 +179,38 @@ const makePipeline = () => {
   return { run, admitAll }
 }
 
+/** How a connection runs statements. */
+interface Running {
+  /** Runs a statement by itself. */
+  readonly run: Run
+  /** Runs a statement of a transaction that its caller begins. */
+  readonly runInOwn: Run
+  /** Lets the statements begin that wait until the connection is idle. */
+  readonly admitAll?: () => void
+}
+
+const asIs: Run = (wanted, statement) => statement(wanted)
+
+const modes: Readonly<Record<Mode, (pool: Pool) => (connection: Connection) => Running>> = {
+  plain: () => () => ({ run: asIs, runInOwn: asIs }),
+  pipelined: () => () => ({ ...makePipeline(), runInOwn: asIs }),
+  pooled: makeTransactions
+}
+
 interface Known {
-  readonly alone: SqlConnection.Connection
-  readonly pipeline: ReturnType<typeof makePipeline> | undefined
+  /** Runs each statement by itself. */
+  readonly connection: SqlConnection.Connection
+  readonly admitAll: (() => void) | undefined
   retiresAt: number
 }
 
 /** A connection is to be replaced, and has run no statement. */
 class Old extends Data.TaggedError("Old")<{ readonly connection: Connection }> {}
 
-const make = Effect.fnUntraced(function* (pool: Pool, { isPooled, onStandby, ...options }: Options) {
+const make = Effect.fnUntraced(function* (pool: Pool, { mode, onStandby, ...options }: Options) {
   const connections = yield* PgPool.make(options)
   const random = yield* Random.Random
-  const transactions = isPooled ? makeTransactions(pool) : undefined
+  const running = modes[mode](pool)
 
   /** Asks the server that has refused a write whether it is a standby. It is not if a setting makes the session read-only. */
   const reportStandby = (connection: Connection) =>
@@ -210,31 +226,25 @@ const make = Effect.fnUntraced(function* (pool: Pool, { isPooled, onStandby, ...
       Effect.catchIf(run(wanted, statement, sql), isRefused, (error) =>
         Effect.andThen(reportStandby(connection), Effect.fail(error))
       )
-  const plain: Run = (wanted, statement) => statement(wanted)
 
   const known = new WeakMap<Connection, Known>()
   const knownOf = (connection: Connection) => {
     const found = known.get(connection)
     if (found !== undefined) return found
-    const pipeline = options.multiplex === true ? makePipeline() : undefined
-    const run = transactions?.run(connection) ?? pipeline?.run ?? plain
+    const { admitAll, run } = running(connection)
     const age = Duration.toMillis(maxAge) * (1 - random.nextDoubleUnsafe() / 10)
-    const alone = connectionOf(watched(connection, run), connection)
-    const made: Known = { alone, retiresAt: performance.now() + age, pipeline }
+    const made: Known = {
+      connection: connectionOf(watched(connection, run), connection),
+      admitAll,
+      retiresAt: performance.now() + age
+    }
     known.set(connection, made)
     return made
   }
 
-  /** Makes a connection for a transaction of several statements. */
-  const reserved = (connection: Connection) =>
-    connectionOf(
-      watched(connection, transactions === undefined ? plain : transactions.runInOwn(connection)),
-      connection
-    )
-
   /**
-   * Runs statements on a connection of the pool, which is replaced first if it is old. The statements beside end first, and no other
-   * begins. The pool closes a connection that is not in use before it opens another one, so the old one is given back before.
+   * Runs statements on a connection of the pool. An old connection is replaced first: its other statements end, no new one begins, and
+   * it is given back, because the pool closes only a connection that is not in use before it opens another one.
    */
   const borrow = <A, E, R>(
     use: (connection: SqlConnection.Connection) => Effect.Effect<A, E, R>
@@ -242,9 +252,9 @@ const make = Effect.fnUntraced(function* (pool: Pool, { isPooled, onStandby, ...
     Effect.catchIf(
       connections.use((connection): Effect.Effect<A, E | Old, R> => {
         const own = knownOf(connection)
-        if (performance.now() < own.retiresAt) return use(own.alone)
+        if (performance.now() < own.retiresAt) return use(own.connection)
         own.retiresAt = Infinity
-        own.pipeline?.admitAll()
+        own.admitAll?.()
         return Effect.andThen(connection.pin, Effect.yieldNow).pipe(
           Effect.scoped,
           Effect.onInterrupt(() => Effect.sync(() => void (own.retiresAt = 0))),
@@ -256,9 +266,11 @@ const make = Effect.fnUntraced(function* (pool: Pool, { isPooled, onStandby, ...
     )
 
   return yield* SqlClient.make({
-    acquirer: Effect.map(connections.get, (connection) => knownOf(connection).alone),
+    acquirer: Effect.map(connections.get, (connection) => knownOf(connection).connection),
     borrower: borrow,
-    transactionAcquirer: Effect.map(connections.reserve, reserved),
+    transactionAcquirer: Effect.map(connections.reserve, (connection) =>
+      connectionOf(watched(connection, running(connection).runInOwn), connection)
+    ),
     // PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK, which is no error.
     commit: (connection) =>
       Effect.flatMap(connection.executeRaw("COMMIT", []), (result) =>

@@ -11,9 +11,10 @@ import * as Client from "./Client.ts"
 import { requestTimeout } from "./Database.ts"
 import {
   defaultConnections,
+  inFlightOf,
+  modeOf,
   optionsOf,
   type Pool,
-  pooledOptions,
   type PoolId,
   pools,
   sizesOf
@@ -108,7 +109,7 @@ const direct = (deadAfter: Duration.Duration | null) =>
         "direct",
         deadAfter
       )
-      return PgClient.layer({ ...address, ...optionsOf(pools.direct, 1) })
+      return PgClient.layer({ ...address, ...optionsOf(pools.direct, 1, "plain") })
     })
   )
 
@@ -117,11 +118,11 @@ const client = (id: Exclude<PoolId, "direct">): Layer.Layer<SqlClient.SqlClient,
   Layer.unwrap(
     Effect.gen(function* () {
       const { directUrl, max, sockets } = yield* Connections
-      const [pool, connections]: [Pool, number] = [pools[id], sizesOf(max)[id]]
+      const pool: Pool = pools[id]
+      const mode = modeOf(pool, Option.isSome(directUrl))
       const address = yield* addressOf(yield* DatabaseUrl, id, pool.deadAfter ?? deadAfter)
-      const isPooled = Option.isSome(directUrl)
-      const options = isPooled ? pooledOptions(connections) : optionsOf(pool, connections)
-      return Client.layer(pool, { ...address, ...options, isPooled, onStandby: sockets.replace })
+      const options = optionsOf(pool, sizesOf(max)[id], mode)
+      return Client.layer(pool, { ...address, ...options, mode, onStandby: sockets.replace })
     })
   )
 
@@ -129,7 +130,7 @@ const client = (id: Exclude<PoolId, "direct">): Layer.Layer<SqlClient.SqlClient,
 export const capacityOf = (id: PoolId): Effect.Effect<number> =>
   Effect.map(Connections, ({ directUrl, max }) => {
     const pool: Pool = pools[id]
-    return sizesOf(max)[id] * (Option.isNone(directUrl) ? (pool.pipelined ?? 1) : 1)
+    return sizesOf(max)[id] * inFlightOf(pool, modeOf(pool, Option.isSome(directUrl)))
   })
 
 export const clients = {
