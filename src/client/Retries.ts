@@ -52,7 +52,7 @@ export interface RetryOptions {
   readonly within?: Duration.Input | undefined
   /**
    * Maximum delay before the first retry. It doubles with each further retry, up to 4 s. Each delay is a random part of the maximum,
-   * and follows what `Retry-After` requests. So callers that were refused at once don't return at once. Default: 250 ms.
+   * and is added to what `Retry-After` requests. So callers that were refused at once don't return at once. Default: 250 ms.
    */
   readonly delay?: Duration.Input | undefined
 }
@@ -74,7 +74,7 @@ const longestDelay = 4_000
 const defaultTimes = 4
 
 const rateLimited = 429
-/** What an answer with one of these statuses leaves undone, the same request may do. */
+/** After an answer with one of these statuses, the same request may succeed. */
 const passing = new Set([rateLimited, 502, 503, 504])
 
 const lost = (request: HttpClientRequest.HttpClientRequest, description: string, cause?: unknown) =>
@@ -82,7 +82,7 @@ const lost = (request: HttpClientRequest.HttpClientRequest, description: string,
     reason: new HttpClientError.TransportError({ request, description, cause })
   })
 
-/** Returns the messages of the innermost causes, which that of `fetch` does not contain: `connect ECONNREFUSED 127.0.0.1:3000`. */
+/** Returns the messages of the innermost causes, which the error of `fetch` does not repeat: `connect ECONNREFUSED 127.0.0.1:3000`. */
 const reasonOf = (cause: unknown): string | undefined => {
   if (!(cause instanceof Error)) return undefined
   const inner = cause instanceof AggregateError ? cause.errors : [cause.cause]

@@ -43,8 +43,8 @@ export class WebhookInvalid extends Error {
 }
 
 /**
- * Returns the JSON object of a delivery, which has a `type`, if a signature fits. `now` is the time of day in milliseconds. An event that is
- * sent after its client was erased has the ids alone: it becomes the event of the erasure.
+ * Verifies the signatures of a delivery. Returns its JSON object, which has a `type`. `now` is the time of day in milliseconds. An event
+ * that is sent after its client was erased has only ids: it is returned as the event of the erasure.
  */
 export const verified = async (
   { body, headers, secrets, tolerance = 300 }: SignedDelivery,
@@ -159,8 +159,9 @@ export interface Versions {
 
 /**
  * Makes a function that runs `store` for an event, unless a newer version of its record (`data.client` or `data.deal`) is stored, and
- * returns whether it did. A version counts as stored only after `store`: if that fails, the repeated delivery is stored. Events of one
- * record run one after the other; two may have one version, and both are stored. No event is newer than the erasure of its client.
+ * returns whether it did. A version counts as stored only after `store`: if `store` fails, it runs again for the repeated delivery. Events
+ * of one record run one after the other. Two events may have the same version: both are stored. No event is newer than the erasure of its
+ * client.
  */
 export const keepNewest = (versions: Versions = new Map<string, number>()) => {
   const running = new Map<string, Promise<boolean>>()

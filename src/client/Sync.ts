@@ -30,9 +30,9 @@ const batchSize = 100
 const repeats = 4
 
 /**
- * Sends items by batches of up to 100, one after the other: `sendBatches(api.clients.batchClients, items)`. A batch whose items failed
- * because the service was not available is sent again with the same key. Returns the result of each item, in their order. The
- * outcome of an item with a repeated `externalId` is that of a later batch.
+ * Sends items in batches of up to 100, one after the other: `sendBatches(api.clients.batchClients, items)`. A batch whose items failed
+ * because the service was not available is sent again with the same key. Returns the result of each item, in their order. An
+ * item that repeats an `externalId` is sent in a later batch.
  */
 export const sendBatches = <Item extends Identified, Result extends Identified, E, E2 = never>(
   send: (request: BatchRequest<Item>) => Effect.Effect<BatchAnswer<Result>, E>,
@@ -55,7 +55,7 @@ export const sendBatches = <Item extends Identified, Result extends Identified, 
     })
   )
 
-/** Divides items where an external id is repeated, because a batch has each once. */
+/** Divides items where an external id is repeated, because a batch may have each external id only once. */
 const withoutRepeats = <Item extends Identified>(items: ReadonlyArray<Item>): ReadonlyArray<ReadonlyArray<Item>> => {
   const batches: Array<Array<Item>> = []
   let ids = new Set<string>()
@@ -105,7 +105,8 @@ const overlap = 60_000
 /**
  * Reads the records that have changed, each version once, in the order of their changes:
  * `followChanges((updatedSince) => api.deals.listDeals.items({ query: { updatedSince, lifecycle: "all" } }), { since })`. It begins 60 s
- * before `since`, so that it misses only erasures, which `crm.client.erased.v1` tells: the first records may be known, by their `version`.
+ * before `since`, so the program may already have the first records, in the same `version`. It misses only erasures, which the event
+ * `crm.client.erased.v1` reports.
  */
 export const followChanges = <Item extends Changed, E>(
   read: (updatedSince: string) => Stream.Stream<Item, E>,

@@ -47,8 +47,8 @@ export const layer = (publicUrl: string) =>
   )
 
 /**
- * Settings of the viewer. Hidden are the tools of its vendor and its own samples, which repeat one idempotency key. Its line height cuts
- * off underscores in many fonts, and invisible parts make narrow pages scroll sideways.
+ * Settings of the viewer. They hide the tools of its vendor and its own samples, in which all requests have the same idempotency key. The
+ * style replaces a line height that cuts off underscores in many fonts, and clips invisible parts that make narrow pages scroll sideways.
  */
 const scalar = {
   withDefaultFonts: false,

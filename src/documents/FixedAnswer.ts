@@ -25,8 +25,8 @@ const compress = {
 } satisfies Record<Encoding, (body: Uint8Array) => Promise<Uint8Array>>
 
 /**
- * Runs `make` at the first request. One run goes on for all requests, also when their callers leave: anyone may ask for a document, and
- * some take seconds to make. A run that has failed is repeated at the next request.
+ * Runs `make` at the first request. All requests wait for the same run, which goes on when their callers leave: anyone may ask for a
+ * document, and some take seconds to make. A run that has failed is repeated at the next request.
  */
 const once = <A>(make: Effect.Effect<A>): Effect.Effect<A> => {
   let made: Promise<A> | undefined

@@ -21,7 +21,7 @@ article td code:not([title]) { display: inline; margin: 0; overflow-wrap: inheri
 @media (max-width: 600px) { article td:empty { display: none; } }
 `
 
-/** A page runs no script, and has its style sheet, which is named by its hash, and an empty icon alone. */
+/** A page runs no script. It has only its style sheet, which the policy allows by its hash, and an empty icon. */
 const policy =
   `default-src 'none'; style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'; img-src data:; ` +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -66,7 +66,7 @@ const pageOf = (markdown: string): string => {
 `
 }
 
-/** Makes links of the citations of sections, such as §7, of the manual itself. */
+/** Turns the citations of the manual's own sections, such as §7, into links. */
 const withSections = (markdown: string): string => {
   const anchors = new Map(
     [...markdown.matchAll(/^## (§\d+)\. .*$/gm)].map(([line, cited]) => [cited, anchorOf(line.slice(3))])

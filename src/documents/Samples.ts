@@ -10,7 +10,7 @@ interface SampleRequest {
   readonly body?: unknown
 }
 
-/** Each header as an expression of a language. */
+/** Each header as an expression in the language of the sample. */
 type Headers = Readonly<Record<"authorization" | "idempotency-key" | "content-type", string>>
 
 export const samplesOf = ({ body, isKeyed, method, url }: SampleRequest) => {

@@ -1,6 +1,6 @@
 /**
  * The audit of operators' actions (contract §13). As a rule, the statement that carries out an action also records it. Commands that
- * run many statements record it last; the deletion of a project also records its begin.
+ * run many statements record it last; the deletion of a project also records that it begins.
  */
 import { Context, Effect } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
@@ -54,6 +54,7 @@ export const recordAction = (
     FROM ${sql(changed)}
   )`
 
+/** Records an action that other statements have carried out. */
 export const recordDone = Effect.fnUntraced(function* (projectId: ProjectId, action: Omit<Audited, "actor">) {
   const sql = yield* SqlClient.SqlClient
   const { actor } = yield* Operator

@@ -17,7 +17,10 @@ interface OperatedAction extends Pick<Audited, "action" | "detail"> {
   readonly once: string
 }
 
-/** If the record changes, the same statement writes the audit entry. Returns what the first run returns, otherwise null. */
+/**
+ * Runs a mutation as an action of an operator. If the record changes, the same statement writes the audit entry. Returns what the mutation
+ * returns in its first run, and null in a repetition with the same key.
+ */
 export const operated = Effect.fnUntraced(function* <Returned = null>(
   { id, once, projectId, ...entry }: OperatedAction,
   mutation: Mutation<object>

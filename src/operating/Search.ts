@@ -35,7 +35,7 @@ export const isIn = (sql: SqlClient.SqlClient, prefix: string, range: RangeByAge
   return sql`id > ${above} ${below === undefined ? sql.literal("") : sql`AND id < ${below}`}`
 }
 
-/** A SQL condition: the time `created_at` is in the period of a range, and the record of a list by age follows that of `after`. */
+/** A SQL condition: the time `created_at` is in the period of a range, and the record comes after the record `after` in a list by age. */
 export const isCreatedIn = (
   sql: SqlClient.SqlClient,
   table: string,

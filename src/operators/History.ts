@@ -1,7 +1,7 @@
 /**
  * What has happened to a record: the commands of the API and the actions of operators that have changed it, its events, and their
- * deliveries. The history of a request, a trace or an idempotency key is that of its commands. Records, requests and traces are found by
- * the beginning of an id.
+ * deliveries. The history of a request, a trace or an idempotency key is the history of its commands. Records, requests and traces are
+ * found by the beginning of an id.
  */
 import { Effect, Struct } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
@@ -48,7 +48,7 @@ interface Event {
   readonly data: string | null
 }
 
-/** The columns by which commands are found; those of other kinds are found by the record that they have changed. */
+/** The columns by which the commands of these kinds are found. For other kinds, commands are found by the record that they have changed. */
 const by: Partial<Record<RecordKind, string>> = {
   command: "key",
   key: "key_id",
@@ -56,7 +56,7 @@ const by: Partial<Record<RecordKind, string>> = {
   trace: "trace_id"
 }
 
-/** The times of events that a record itself has. They stay when its commands are no longer stored. */
+/** The columns of a record that have times of its events. They stay when its commands are no longer stored. */
 const ownTimes: Partial<Record<RecordKind, readonly [table: string, times: string]>> = {
   client: ["clients", "created_at, updated_at"],
   deal: ["deals", "created_at, updated_at"],
@@ -69,8 +69,8 @@ interface Change {
 }
 
 /**
- * Reads a history, newest first. Events have no index by record. But an event has the time of its change, so only the events of these
- * times are read.
+ * Reads a history, newest first. Events have no index by record. But an event has the same time as the change that it reports, so only
+ * events of the times of changes are read.
  */
 export const historyOf = Effect.fn("historyOf")(function* (
   projectId: ProjectId,
@@ -209,7 +209,10 @@ export const findRecords = (sql: SqlClient.SqlClient, projectId: string | null, 
   )
 }
 
-/** Many commands may have one request, trace or record. A record with commands is removed only if its table lacks it. */
+/**
+ * Keeps each record once, because many commands may have one request, trace or record. Keeps the kind `removed` only for a record that no
+ * table has.
+ */
 const distinct = (rows: ReadonlyArray<FoundRecord>): ReadonlyArray<FoundRecord> => {
   const seen = new Set<string>()
   return rows.filter(({ id, kind, projectId }) => {

@@ -26,7 +26,7 @@ export const readWorkState = (sql: SqlClient.SqlClient) =>
 export type WorkState = Effect.Success<ReturnType<typeof readWorkState>>
 
 export interface Trouble {
-  /** The check of `doctor` that reports it, and how. */
+  /** The check of `doctor` that reports it, and the status of the report. */
   readonly check: "workers" | "work"
   readonly status: "ok" | "warning" | "failed"
   readonly what: string
@@ -136,7 +136,7 @@ const projectsWith = (sql: SqlClient.SqlClient, table: string, condition: string
     SELECT project_id FROM found WHERE ${isAwake(sql, "project_id")}`
 }
 
-/** States what the index `campaigns_by_status` states, though it is always true. */
+/** `created_at > '-infinity'` is always true. It repeats the condition of the index `campaigns_by_status`, so that the index can be used. */
 const isPaused = "status = 'paused' AND created_at > '-infinity'"
 
 /**

@@ -1,6 +1,6 @@
 /**
  * Connections of outbound requests, by undici. The addresses of a host are looked up and checked once for each connection, which is
- * made to one of them. Also has the ports of this process, which tenants must not have called.
+ * made to one of them. `listening` has the ports of this process, which no tenant may call by a webhook.
  */
 import { Cache, Cause, Clock, Data, Duration, Effect, Exit, Option, Predicate } from "effect"
 import { connect as overTcp, isIP, isIPv6, type LookupFunction, type Socket } from "node:net"
@@ -16,7 +16,7 @@ export class ConnectFailed extends Data.TaggedError("ConnectFailed")<{
 /** Errors of this host, which lacks file descriptors, ports or memory: they say nothing about the other side. */
 const exhausted = new Set(["EMFILE", "ENFILE", "ENOBUFS", "EADDRNOTAVAIL", "ENOMEM"])
 
-/** Whether this host is why no address was connected to. EADDRNOTAVAIL of an IPv6 address may also mean that there is no IPv6. */
+/** Whether this host is the reason why no connection was made. EADDRNOTAVAIL of an IPv6 address may also mean that there is no IPv6. */
 const isExhausted = (error: NodeJS.ErrnoException): boolean =>
   error instanceof AggregateError
     ? error.errors.every(isExhausted)
@@ -46,7 +46,7 @@ export class Line extends Client {
   origin = ""
   /** The connection. It stays here after its end, until there is another one. */
   socket: Socket | undefined
-  /** The address to which it goes. */
+  /** The address to which the connection was made. */
   address = ""
   /** Time at which the connection was established. Monotonic, in milliseconds. */
   openedAt = 0
@@ -67,7 +67,7 @@ export class Line extends Client {
   }
 }
 
-/** Lines that wait, by their origin. The line that served last serves next, so that those in excess end by their time. */
+/** Lines that wait, by their origin. The line that served last serves next, so that surplus lines stay idle until they end. */
 class IdleLines {
   readonly byOrigin = new Map<string, Array<Line>>()
   size = 0
@@ -116,13 +116,13 @@ const usedFor = 30_000
 /** Maximum number of idle connections. */
 const maxIdle = 512
 
-/** Connections that each take one request. With `idle`, they wait there for later requests to the same origin. */
+/** Makes connections that each take one request. With `idle`, they wait there for later requests to the same origin. */
 export const makeConnections =
   (find: FindAddresses, idle?: IdleLines): Connections =>
   (origin) =>
     idle?.take(origin) ?? lineTo(origin, find, idle)
 
-/** Lines that are closed with the scope. */
+/** Makes a place for lines that wait. It closes them with the scope. */
 export const makeIdleLines = Effect.acquireRelease(
   Effect.sync(() => new IdleLines()),
   ({ byOrigin }) => Effect.promise(() => Promise.all([...byOrigin.values()].flat().map((line) => line.destroy())))

@@ -1,6 +1,6 @@
 /**
- * Text: what no text may contain (contract §1), what is not shown of one (characters that act on a terminal, and secrets), and how texts
- * for operators say counts, durations and commands.
+ * Text: what no text may contain (contract §1), what is left out when a text is shown (characters that act on a terminal, and secrets),
+ * and how texts for operators write counts, durations and commands.
  */
 /** Whether a text has U+0000 or an unpaired surrogate, which PostgreSQL can't store. */
 export const isUnsafe = (text: string): boolean => text.includes("\u0000") || !text.isWellFormed()

@@ -102,7 +102,7 @@ const openings = (sql: SqlClient.SqlClient, { examine }: SecretBox["Service"], t
     )
   )
 
-/** Returns the number of values, of those that `SECRET_KEY` does not open but a previous key does, and those that none opens. */
+/** Returns the number of values, the number of those that only a previous key opens, and the names of those that no key opens. */
 export const survey = Effect.fn("SealedValues.survey")(function* (tables: ReadonlyArray<SealedTable>) {
   const sql = yield* SqlClient.SqlClient
   const box = yield* SecretBox

@@ -26,7 +26,10 @@ const text = (part: unknown): string => {
   return part instanceof Error ? messagesOf(part).join(": ") : JSON.stringify(part)
 }
 
-/** Returns the distinct messages of an error and of its causes, of several the first. PostgreSQL's is in the last of an `SqlError`. */
+/**
+ * Returns the messages of an error and of its causes, each once. Of several causes of an error, it takes the first. The last cause of an
+ * `SqlError` has the message of PostgreSQL.
+ */
 const messagesOf = (error: Error): ReadonlyArray<string> => {
   const messages = new Set<string>()
   let cause: unknown = error
@@ -58,7 +61,7 @@ export const logging = Layer.unwrap(
   })
 )
 
-/** Lines of one kind that the log has at once, before it has one a second. */
+/** Number of lines of one kind that are logged without a pause. After them, one line of the kind a second is logged. */
 const burst = 50
 
 /**

@@ -96,7 +96,7 @@ const conventional = (metric: MetricData): MetricData => {
 
 /**
  * Exports spans without secrets, and names the spans of statements. A URL may contain a token, so attributes and error messages may
- * contain one, too. The SQL text would be most of what is exported.
+ * contain one, too. The text of a statement is left out unless `TRACE_SQL_TEXT` is set: texts would be most of what is exported.
  */
 class Spans extends BatchSpanProcessor {
   private readonly nameOf = makeStatementNames()
@@ -166,7 +166,7 @@ const nameOf = (text: string): string => {
   return changed.find((name) => !beside.test(name)) ?? changed[0] ?? `${verb} ${read}`.trim()
 }
 
-/** Returns `nameOf` with the names of the last texts, up to 1,000. The service has fewer, unless it composes texts from what it is given. */
+/** Makes a `nameOf` that remembers the names of up to 1,000 texts. The service has fewer texts, unless it composes them from its input. */
 export const makeStatementNames = (): ((text: string) => string) => {
   const names = new Map<string, string>()
   return (text) => {

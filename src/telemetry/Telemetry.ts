@@ -1,5 +1,5 @@
 /**
- * OpenTelemetry: what code records of metrics and spans, and their export over OTLP/HTTP with that of logs, if an endpoint is set. The
+ * OpenTelemetry: how code records metrics and spans. If an endpoint is set, they and the logs are exported over OTLP/HTTP. The
  * `traceparent` of a span (W3C Trace Context) is stored with queued work.
  */
 import { Clock, Context, Effect, Exit, Layer, Metric, Option, Predicate, References, Tracer } from "effect"
@@ -107,8 +107,8 @@ export const beginWait = (context: Context.Context<never>): Tracer.Span | undefi
 }
 
 /**
- * Ends the waits of calls, and begins the span of their batch, with links to their requests. A call that runs alone has no such
- * span: its statement is below its own.
+ * Ends the waits of calls, and begins the span of their batch, with links to their requests. A call that runs alone has no span
+ * of a batch: the span of its statement is below the span of its request.
  */
 export const beginBatch = (calls: ReadonlyArray<Waiting>): Tracer.Span | undefined => {
   const first = calls.find(({ wait }) => wait !== undefined)

@@ -21,11 +21,11 @@ const together = 16
 export interface Pace {
   /** Waits until a command of a project may run. */
   readonly waitForTurn: (projectId: string) => Effect.Effect<void>
-  /** A command of a project that has had its turn has appended this many deliveries. */
+  /** Notes that a command of a project, after its turn, has appended this many deliveries. */
   readonly appended: (projectId: string, deliveries: number) => void
-  /** An attempt of a delivery has ended. */
+  /** Notes that an attempt of a delivery has ended. */
   readonly ended: () => void
-  /** Names all projects whose deliveries are behind. */
+  /** Sets the projects whose deliveries are behind. */
   readonly setBehind: (projects: ReadonlySet<string>) => void
 }
 

@@ -51,8 +51,8 @@ export interface Retention {
   /** The time for which the records are kept. */
   readonly kept: (settings: Settings["Service"]) => Duration.Duration
   /**
-   * Deletes some records from before `horizon`, by the clock of this process, or of an age in milliseconds. If it returns true, more may be
-   * left, and the next step follows at once.
+   * Deletes a batch of records from before `horizon`, a time by the clock of this process. `age` is how long ago that is, in milliseconds,
+   * for statements that take the time from the database. If it returns true, more may be left, and the next step follows at once.
    */
   readonly step: (sql: SqlClient.SqlClient, horizon: Date, age: number) => Effect.Effect<boolean, SqlError.SqlError>
 }

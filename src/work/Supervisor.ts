@@ -23,7 +23,7 @@ interface Options {
   readonly outlives?: boolean
 }
 
-/** A loop under supervision. It reports progress by `progress`. The resources of its scope are released after each run. */
+/** A loop under supervision. It calls `progress` to report progress. The resources of its scope are released after each run. */
 type Loop<E, R> = (progress: Effect.Effect<void>) => Effect.Effect<void, E, R>
 
 export class Supervisor extends Context.Service<

@@ -70,7 +70,7 @@ export class Worker extends Context.Service<
     )
 }
 
-/** What a process with a worker does besides: `all` also serves the API. */
+/** The role of a process with a worker: `all` also serves the API. */
 type Role = "all" | "worker"
 
 /** The first 16 bits of each worker's id. Ids that begin with other bits are locks of other programs, and no workers. */
@@ -166,7 +166,7 @@ const make = Effect.fnUntraced(function* (role: Role) {
     )
   })
 
-  // Outlives the others: without the lock, other workers would take over what these still return.
+  // Outlives the other loops: without the lock, other workers would take over the work that these loops still return.
   yield* supervisor.supervise("worker liveness", { stalledAfter, outlives: true }, (progress) =>
     session(progress).pipe(
       Effect.scoped,
