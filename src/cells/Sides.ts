@@ -5,7 +5,7 @@ import { Context, Data, Duration, Effect, Layer, type Redacted, Schedule } from 
 import { SqlClient, SqlError, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { startsOf, targetOf } from "../api/schema/States.ts"
-import { clients, DatabaseUrl } from "../sql/Connections.ts"
+import { sqlClients, DatabaseUrl } from "../sql/Connections.ts"
 import { databaseIdentity, isUnavailable, reasonOf } from "../sql/Database.ts"
 import { moveMachine, type MoveState, type MoveStep } from "../platform/MoveState.ts"
 
@@ -103,7 +103,7 @@ export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect
 /** Opens the sides, and takes the lock of the mover on both. The locks are released when the scope or the session ends. */
 const open = Effect.fnUntraced(function* ({ projectId, sourceUrl, targetUrl }: Options) {
   const source = yield* SqlClient.SqlClient
-  const context = yield* Layer.build(Layer.fresh(clients.operator).pipe(Layer.provide(DatabaseUrl.at(targetUrl))))
+  const context = yield* Layer.build(Layer.fresh(sqlClients.operator).pipe(Layer.provide(DatabaseUrl.at(targetUrl))))
   const target = Context.get(context, SqlClient.SqlClient)
   const [sourceId, targetId] = [yield* identityOf(source), yield* identityOf(target)]
   const [row] = yield* source<{ readonly name: string }>`SELECT ${nameOf(source, source`${projectId}`)} AS name`

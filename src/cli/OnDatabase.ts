@@ -2,7 +2,7 @@
 import { Effect, Layer, Logger, Option, References } from "effect"
 import { userInfo } from "node:os"
 import { Operator } from "../operating/Audit.ts"
-import { clients, DatabaseUrl } from "../sql/Connections.ts"
+import { sqlClients, DatabaseUrl } from "../sql/Connections.ts"
 import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
@@ -12,7 +12,7 @@ const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 
 const on = (mayCreate: boolean) => {
   const database = Notifier.layerInline.pipe(
-    Layer.provideMerge(clients.operator),
+    Layer.provideMerge(sqlClients.operator),
     Layer.provideMerge(DatabaseUrl.layer("command", mayCreate)),
     Layer.provideMerge(Settings.layer),
     Layer.merge(operator)

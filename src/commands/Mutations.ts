@@ -8,7 +8,7 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import { IdempotencyKeyReused, type ServiceUnavailable } from "../api/Problems.ts"
 import { coalesce } from "../sql/Batches.ts"
 import { plannedOnce } from "../sql/Lookups.ts"
-import { capacityOf, clients } from "../sql/Connections.ts"
+import { capacityOf, sqlClients } from "../sql/Connections.ts"
 import {
   Contended,
   longRunningTimeout,
@@ -72,7 +72,7 @@ export class Mutations extends Context.Service<Mutations, MutationClient>()(
     Mutations,
     Effect.gen(function* () {
       const reads = yield* SqlClient.SqlClient
-      const sql = Context.get(yield* Layer.build(clients.mutations), SqlClient.SqlClient)
+      const sql = Context.get(yield* Layer.build(sqlClients.mutations), SqlClient.SqlClient)
       // Half of the capacity is for mutations that may wait. The other half is for groups, which never wait for a record.
       const permits = Math.max(1, Math.floor((yield* capacityOf("mutations")) / 2))
       const { waitForTurn } = yield* DeliveryPace
@@ -133,7 +133,7 @@ export class LongRunning extends Context.Service<
     LongRunning,
     Effect.gen(function* () {
       const reads = yield* SqlClient.SqlClient
-      const sql = Context.get(yield* Layer.build(clients.reports), SqlClient.SqlClient)
+      const sql = Context.get(yield* Layer.build(sqlClients.reports), SqlClient.SqlClient)
       return {
         mutations: makeMutationClient({ sql, reads, permits: Math.ceil((yield* capacityOf("reports")) / 2) }),
         withLongTimeout: Effect.provideService(StatementTimeout, longRunningTimeout)

@@ -5,7 +5,7 @@ import { SqlClient, type SqlError } from "effect/sql"
 import { Sender } from "../webhooks/address/Sender.ts"
 import { LongRunning, Mutations } from "../commands/Mutations.ts"
 import { Operator } from "../operating/Audit.ts"
-import { clients } from "../sql/Connections.ts"
+import { sqlClients } from "../sql/Connections.ts"
 import { once, statement } from "../sql/Database.ts"
 import { Settings } from "../platform/Settings.ts"
 import { isUnsafe } from "../platform/Text.ts"
@@ -64,7 +64,7 @@ export const paths: ReadonlyArray<readonly [method: "GET" | "POST", path: string
 
 const routes = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
-    const reports = Context.get(yield* Layer.build(clients.reports), SqlClient.SqlClient)
+    const reports = Context.get(yield* Layer.build(sqlClients.reports), SqlClient.SqlClient)
     const sessions = yield* makeSessions
     const services = yield* Effect.context<Services>()
     const provideServices = <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.provideContext(effect, services)

@@ -11,7 +11,7 @@ import { randomUUID } from "node:crypto"
 import { DeliveryPace } from "../work/DeliveryPace.ts"
 import { Supervisor } from "../work/Supervisor.ts"
 import { PgClient } from "@effect/sql-pg"
-import { clients } from "../sql/Connections.ts"
+import { sqlClients } from "../sql/Connections.ts"
 
 export interface EventContext {
   readonly projectId: ProjectId
@@ -248,7 +248,7 @@ export const listen = Effect.fnUntraced(function* (receive: (notice: Notice) => 
   const notifier = yield* Notifier
   yield* notifier.subscribe(receive)
   const session = Effect.fnUntraced(function* (progress: Effect.Effect<void>) {
-    const client = Context.get(yield* Layer.build(Layer.fresh(clients.listener)), PgClient.PgClient)
+    const client = Context.get(yield* Layer.build(Layer.fresh(sqlClients.listener)), PgClient.PgClient)
     const notifications = yield* client.listen(channel)
     return yield* Queue.take(notifications).pipe(
       Effect.timeoutOption(progressEvery),

@@ -7,7 +7,7 @@ import { CredentialInvalid } from "../api/Problems.ts"
 import type { KeyId, ProjectId } from "../api/schema/Ids.ts"
 import { monotonicClock } from "../platform/MonotonicTime.ts"
 import { selectList } from "../sql/Columns.ts"
-import { clients } from "../sql/Connections.ts"
+import { sqlClients } from "../sql/Connections.ts"
 import { retryContended, statement, withTimeout } from "../sql/Database.ts"
 
 /** A larger count of active clients is kept for 10 s: to count takes a time that grows with them, such as 40 ms for 100,000. */
@@ -15,7 +15,7 @@ const countedAtOnce = 10_000
 
 export const makeGetCredential = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const reports = Context.get(yield* Layer.build(clients.reports), SqlClient.SqlClient)
+  const reports = Context.get(yield* Layer.build(sqlClients.reports), SqlClient.SqlClient)
   const clock = yield* Clock.Clock
   /** Callers that ask for a project at once share a count, which ends when none of them waits any more. */
   const counts = yield* Cache.makeWith(

@@ -6,7 +6,7 @@
 import { Context, Duration, Effect, Layer, Metric } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { SqlClient, type SqlError } from "effect/sql"
-import { clients } from "../sql/Connections.ts"
+import { sqlClients } from "../sql/Connections.ts"
 import { statement, unavailable } from "../sql/Database.ts"
 import { forkPeriodic } from "../work/Supervisor.ts"
 import { listWorkers } from "../work/Worker.ts"
@@ -30,7 +30,7 @@ const workers = gauge(
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const sql = yield* SqlClient.SqlClient
-    const mutations = Context.get(yield* Layer.build(clients.mutations), SqlClient.SqlClient)
+    const mutations = Context.get(yield* Layer.build(sqlClients.mutations), SqlClient.SqlClient)
     const checks = Effect.all([answers(sql), takesWrites(mutations)], { concurrency: 2, discard: true })
     if (yield* MetricsEnabled) {
       // Only here: a caller of `/readyz` that goes away interrupts the checks, which says nothing about the database.

@@ -4,7 +4,7 @@ import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Sender } from "../webhooks/address/Sender.ts"
 import { Preview } from "../imports/Preview.ts"
-import { clients } from "../sql/Connections.ts"
+import { sqlClients } from "../sql/Connections.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Discovery from "../documents/Discovery.ts"
 import * as Docs from "../documents/Docs.ts"
@@ -56,7 +56,7 @@ const middleware = Layer.mergeAll(
 const operations = HttpApiBuilder.layer(Api).pipe(Layer.provide(handlers), Layer.provide(middleware))
 
 /** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */
-const preview = Layer.provide(Preview.layer, clients.reports)
+const preview = Layer.provide(Preview.layer, sqlClients.reports)
 
 /** `mcp`: whether each operation is also offered to agents as a tool. */
 const api = (publicUrl: string, mcp: boolean) => {

@@ -17,7 +17,7 @@ import { LongRunning, Mutations } from "../commands/Mutations.ts"
 import * as EndingKeys from "../http/auth/EndingKeys.ts"
 import { Credentials } from "../http/auth/Credentials.ts"
 import { PublicUrl } from "../http/path/Handlers.ts"
-import { clients, DatabaseUrl } from "../sql/Connections.ts"
+import { sqlClients, DatabaseUrl } from "../sql/Connections.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
 import { Pages } from "../http/pages/Pages.ts"
@@ -46,10 +46,10 @@ const migrated = Layer.effectDiscard(
     const { migrateOnStart } = yield* Settings
     yield* migrateOnStart ? Effect.asVoid(migrate) : assertMigrated
   })
-).pipe(Layer.provide(clients.operator))
+).pipe(Layer.provide(sqlClients.operator))
 
 /** Makes two pools once for the whole process: `Layer.build` within a service takes the pool that was made before around it. */
-const sharedPools = Layer.provide(Layer.empty, [clients.mutations, clients.reports])
+const sharedPools = Layer.provide(Layer.empty, [sqlClients.mutations, sqlClients.reports])
 
 /** Services that the other services of the process share. */
 const platform = Layer.mergeAll(
@@ -68,7 +68,7 @@ const platform = Layer.mergeAll(
   Layer.provideMerge(SecretKey.layer),
   Layer.provideMerge(migrated),
   Layer.provideMerge(sharedPools),
-  Layer.provideMerge(clients.reads),
+  Layer.provideMerge(sqlClients.reads),
   Layer.provideMerge(Supervisor.layer),
   Layer.provideMerge(DatabaseUrl.layer("service")),
   Layer.provideMerge(Telemetry.layer),
@@ -82,7 +82,7 @@ const background = (role: "all" | "worker") =>
     Layer.merge(Layer.provide(DeliveryLoop.layer, Sender.layerOfSettings)),
     Layer.merge(Layer.mergeAll(Replays.layer, DeliveryMetrics.layer, EndingKeys.layer)),
     Layer.provide(Worker.layer(role)),
-    Layer.provide(clients.workers)
+    Layer.provide(sqlClients.workers)
   )
 
 const httpServer = (role: Role) =>

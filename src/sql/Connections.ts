@@ -133,7 +133,7 @@ export const capacityOf = (id: PoolId): Effect.Effect<number> =>
     return sizesOf(max)[id] * inFlightOf(pool, modeOf(pool, Option.isSome(directUrl)))
   })
 
-export const clients = {
+export const sqlClients = {
   reads: client("reads"),
   mutations: client("mutations"),
   workers: client("workers"),

@@ -27,7 +27,7 @@ import { SqlClient, type Statement } from "effect/sql"
 import { randomBytes } from "node:crypto"
 import { hostname } from "node:os"
 import manifest from "../../package.json" with { type: "json" }
-import { clients } from "../sql/Connections.ts"
+import { sqlClients } from "../sql/Connections.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { logOften } from "../telemetry/Logging.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
@@ -131,7 +131,7 @@ export const listWorkers = (sql: SqlClient.SqlClient) => sql<LiveWorker>`
 
 const make = Effect.fnUntraced(function* (role: Role) {
   /** The client that claims. */
-  const claims = Context.get(yield* Layer.build(clients.workers), SqlClient.SqlClient)
+  const claims = Context.get(yield* Layer.build(sqlClients.workers), SqlClient.SqlClient)
   const supervisor = yield* Supervisor
   const clock = yield* Clock.Clock
   const id = (mark << 47n) | (randomBytes(8).readBigUInt64BE() >> 17n)
@@ -153,7 +153,7 @@ const make = Effect.fnUntraced(function* (role: Role) {
 
   /** Holds the lock until the connection breaks. */
   const session = Effect.fnUntraced(function* (progress: Effect.Effect<void>) {
-    const client = Context.get(yield* Layer.build(Layer.fresh(clients.worker)), PgClient.PgClient)
+    const client = Context.get(yield* Layer.build(Layer.fresh(sqlClients.worker)), PgClient.PgClient)
     const [high, low] = [Number(id >> 32n), Number(BigInt.asIntN(32, id))]
     yield* client`SELECT pg_advisory_lock_shared(${high}::int, ${low}::int)`
     const beat = Effect.all([nameSession(client, role), heartbeat(client), heartbeat(claims)])

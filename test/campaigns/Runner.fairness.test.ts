@@ -13,7 +13,7 @@ import { Calls } from "../../src/messaging/Calls.ts"
 import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
 import { Supervisor } from "../../src/work/Supervisor.ts"
 import { Worker } from "../../src/work/Worker.ts"
-import { clients, DatabaseUrl } from "../../src/sql/Connections.ts"
+import { sqlClients, DatabaseUrl } from "../../src/sql/Connections.ts"
 import { worker } from "../webhooks/delivery/Due.support.ts"
 import { databaseClock } from "../support/Claims.ts"
 import { accepted, nowhere } from "./Runner.scene.support.ts"
@@ -146,7 +146,7 @@ const sendsOf = Effect.fnUntraced(function* (sendsPerMinute: number, seconds: nu
     Layer.provide(Layer.succeed(Calls, calls)),
     Layer.provide(Layer.succeed(Worker, worker)),
     Layer.provide(Supervisor.layer),
-    Layer.provide(clients.workers),
+    Layer.provide(sqlClients.workers),
     Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
     Layer.provide(databaseClock),
     Layer.build

@@ -3,7 +3,7 @@ import { assert, it, layer } from "../support/Vitest.ts"
 import { Deferred, Effect, Exit, Fiber, Layer, Option, Redacted, Scope } from "effect"
 import * as Runner from "../../src/campaigns/Runner.ts"
 import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
-import { clients, DatabaseUrl } from "../../src/sql/Connections.ts"
+import { sqlClients, DatabaseUrl } from "../../src/sql/Connections.ts"
 import { Supervisor } from "../../src/work/Supervisor.ts"
 import { held, taken } from "../contract/Messages.support.ts"
 import { attributesOf, spanKind, startCollector } from "../faults/Collector.support.ts"
@@ -145,7 +145,7 @@ it.live("a release that has begun when its runner is interrupted hands over all 
   yield* Runner.layer.pipe(
     Layer.provide(Layer.succeed(MessageLoop, loop)),
     Layer.provide(Supervisor.layer),
-    Layer.provide(clients.workers),
+    Layer.provide(sqlClients.workers),
     Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
     Layer.buildWithScope(scope)
   )

@@ -5,7 +5,7 @@ import { ChannelId, MessageId, ProjectId } from "../../src/api/schema/Ids.ts"
 import type { Claim } from "../../src/messaging/Attempts.ts"
 import { Calls } from "../../src/messaging/Calls.ts"
 import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
-import { clients, DatabaseUrl } from "../../src/sql/Connections.ts"
+import { sqlClients, DatabaseUrl } from "../../src/sql/Connections.ts"
 import { Supervisor } from "../../src/work/Supervisor.ts"
 import { Worker } from "../../src/work/Worker.ts"
 import { worker } from "../webhooks/delivery/Due.support.ts"
@@ -52,7 +52,7 @@ const opened = Effect.gen(function* () {
     Layer.provide(Layer.succeed(Calls, calls)),
     Layer.provide(Layer.succeed(Worker, worker)),
     Layer.provideMerge(Supervisor.layer),
-    Layer.provide(clients.workers),
+    Layer.provide(sqlClients.workers),
     Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(server.databaseUrl))),
     Layer.build
   )

@@ -5,7 +5,7 @@ import { formatInstant, registerTimestamps } from "../../src/sql/Times.ts"
 import { TestDatabase } from "../support/TestDatabase.ts"
 import { Context, Deferred, Effect, Exit, Fiber, Layer, Option, Tracer } from "effect"
 import { coalesce } from "../../src/sql/Batches.ts"
-import { clients, DatabaseUrl } from "../../src/sql/Connections.ts"
+import { sqlClients, DatabaseUrl } from "../../src/sql/Connections.ts"
 import { until } from "../support/Waiting.ts"
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
@@ -224,7 +224,7 @@ describe("coalesced calls", () => {
 })
 
 const reads = Layer.unwrap(
-  Effect.map(TestDatabase, ({ url }) => Layer.provide(Layer.fresh(clients.reads), DatabaseUrl.at(url)))
+  Effect.map(TestDatabase, ({ url }) => Layer.provide(Layer.fresh(sqlClients.reads), DatabaseUrl.at(url)))
 )
 
 layer(TestDatabase.layer, { excludeTestServices: true })("a client", (it) => {

@@ -3,7 +3,7 @@ import { assert, layer } from "../../support/Vitest.ts"
 import { Context, Duration, Effect, Fiber, Layer, Metric, Random } from "effect"
 import { SqlClient } from "effect/sql"
 import { vi } from "vitest"
-import { clients, DatabaseUrl } from "../../../src/sql/Connections.ts"
+import { sqlClients, DatabaseUrl } from "../../../src/sql/Connections.ts"
 import { defaultConnections, type PoolId, pools, sizesOf } from "../../../src/platform/Pools.ts"
 import { MetricsEnabled } from "../../../src/telemetry/Telemetry.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
@@ -14,7 +14,7 @@ const sizes = sizesOf(defaultConnections)
 
 /** Returns the client of a pool of its own, whose connections are counted. */
 const poolOf = Effect.fnUntraced(function* (id: Exclude<PoolId, "direct">) {
-  const layer = Layer.provide(Layer.fresh(clients[id]), url)
+  const layer = Layer.provide(Layer.fresh(sqlClients[id]), url)
   const context = yield* Effect.provideService(Layer.build(layer), MetricsEnabled, true)
   return Context.get(context, SqlClient.SqlClient)
 })

@@ -3,13 +3,13 @@ import { assert, layer } from "../../support/Vitest.ts"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
-import { clients, DatabaseUrl } from "../../../src/sql/Connections.ts"
+import { sqlClients, DatabaseUrl } from "../../../src/sql/Connections.ts"
 import { exportProject } from "../../../src/project/Exports.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 
 const url = Layer.unwrap(Effect.map(TestDatabase, ({ url }) => DatabaseUrl.at(url)))
-const operator = Layer.provide(clients.operator, url)
+const operator = Layer.provide(sqlClients.operator, url)
 
 const settingsOf = (...names: ReadonlyArray<string>) =>
   Effect.flatMap(SqlClient.SqlClient, (sql) =>
@@ -28,7 +28,7 @@ layer(TestDatabase.layer)("a session with locks", (it) => {
   it.effect(
     "ends about five seconds after its host is lost, whether it is idle or PostgreSQL sends to it",
     function* () {
-      for (const client of [operator, Layer.provide(clients.worker, url)]) {
+      for (const client of [operator, Layer.provide(sqlClients.worker, url)]) {
         const values = yield* Effect.provide(settingsOf(...lost), client)
         assert.deepStrictEqual(values, ["2", "1", "3", "5000"])
       }
@@ -62,7 +62,7 @@ layer(TestDatabase.layer)("a session of every pool", (it) => {
     yield* sql`ALTER ROLE ${role} SET lock_timeout = '1ms'`
     yield* sql`ALTER ROLE ${role} SET idle_session_timeout = '1ms'`
     const expected = ["read committed", "0"]
-    for (const client of Object.values(clients)) {
+    for (const client of Object.values(sqlClients)) {
       const values = yield* Effect.provide(
         settingsOf("default_transaction_isolation", "idle_session_timeout", "statement_timeout", "lock_timeout"),
         Layer.provide(client, url)
@@ -75,7 +75,7 @@ layer(TestDatabase.layer)("a session of every pool", (it) => {
   it.effect(
     "survives a row above the driver's default limit, so that the statements beside it are answered",
     function* () {
-      for (const client of [clients.reads, clients.mutations, clients.operator]) {
+      for (const client of [sqlClients.reads, sqlClients.mutations, sqlClients.operator]) {
         const answers = Effect.gen(function* () {
           const sql = yield* SqlClient.SqlClient
           const large = Effect.map(

@@ -10,7 +10,7 @@ import { Sender } from "../../../src/webhooks/address/Sender.ts"
 import { Supervisor } from "../../../src/work/Supervisor.ts"
 import { Notifier } from "../../../src/outbox/Outbox.ts"
 import { SecretBox, SecretKey } from "../../../src/secrets/SecretBox.ts"
-import { clients, DatabaseUrl } from "../../../src/sql/Connections.ts"
+import { sqlClients, DatabaseUrl } from "../../../src/sql/Connections.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
 
 export const workerId = 1n
@@ -66,7 +66,7 @@ export const loopWith = (send: Sender["Service"]["send"], isFirst = true) =>
 /** Starts that loop on the database of a server. */
 export const startLoop = ({ databaseUrl }: TestServer["Service"], send: Sender["Service"]["send"]) =>
   loopWith(send).pipe(
-    Layer.provide(clients.workers),
+    Layer.provide(sqlClients.workers),
     Layer.provide(Layer.succeed(DatabaseUrl, Redacted.make(databaseUrl))),
     Layer.build
   )

@@ -3,7 +3,7 @@ import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Cause, Context, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
 import { HttpClient } from "effect/http"
 import { SqlClient } from "effect/sql"
-import { clients } from "../../../sql/Connections.ts"
+import { sqlClients } from "../../../sql/Connections.ts"
 import { databaseIdentity, isDiskFull } from "../../../sql/Database.ts"
 import { clockDifference } from "../../../sql/Times.ts"
 import { migrationStatus } from "../../../sql/migrations/Migrations.ts"
@@ -107,7 +107,7 @@ export const pooler = Effect.gen(function* () {
   if (Option.isNone(databaseUrl)) return ok("none: the embedded database needs no pooler")
   if (Option.isNone(databaseDirectUrl)) return ok("none: DATABASE_URL leads to PostgreSQL itself")
   const direct = yield* SqlClient.SqlClient
-  const pooled = Context.get(yield* Layer.build(clients.reads), SqlClient.SqlClient)
+  const pooled = Context.get(yield* Layer.build(sqlClients.reads), SqlClient.SqlClient)
   const read = (sql: SqlClient.SqlClient) => sql<{ id: string; found: boolean }>`
     SELECT ${databaseIdentity(sql)} AS id, to_regclass('applied_migrations') IS NOT NULL AS found`
   const [[fromServer], [fromPooler]] = yield* Effect.all([read(direct), read(pooled)])
