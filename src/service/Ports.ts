@@ -3,7 +3,7 @@ import { Context, Effect, Layer, Option } from "effect"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Sender } from "../webhooks/address/Sender.ts"
-import { Preview } from "../imports/Preview.ts"
+import * as ImportPreview from "../imports/Preview.ts"
 import { sqlClients } from "../sql/Connections.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Discovery from "../documents/Discovery.ts"
@@ -19,7 +19,6 @@ import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
 import * as CrmHttp from "../crm/Http.ts"
-import * as ImportsHttp from "../imports/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
 import * as WebhooksHttp from "../webhooks/Http.ts"
 import * as ProjectHttp from "../project/Http.ts"
@@ -37,7 +36,7 @@ const handlers = Layer.mergeAll(
   CrmHttp.tickets,
   WebhooksHttp.installations,
   WebhooksHttp.webhooks,
-  ImportsHttp.preview,
+  ImportPreview.handlers,
   MessagingHttp.handlers,
   CampaignsHttp.handlers
 )
@@ -56,7 +55,7 @@ const middleware = Layer.mergeAll(
 const operations = HttpApiBuilder.layer(Api).pipe(Layer.provide(handlers), Layer.provide(middleware))
 
 /** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */
-const preview = Layer.provide(Preview.layer, sqlClients.reports)
+const preview = Layer.provide(ImportPreview.Preview.layer, sqlClients.reports)
 
 /** `mcp`: whether each operation is also offered to agents as a tool. */
 const api = (publicUrl: string, mcp: boolean) => {

@@ -12,7 +12,7 @@ import {
   WebhookStateConflict
 } from "../api/Problems.ts"
 import { matches, type Mutation, plain, preconditionFailed, type Refusal } from "../commands/Command.ts"
-import { recovered } from "./delivery/States.ts"
+import { recovered } from "./Endpoint.ts"
 import { signingSecretsMax, type StoredHeaders } from "./WebhookSecrets.ts"
 
 /**

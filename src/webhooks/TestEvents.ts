@@ -16,7 +16,7 @@ import { formatInstant } from "../sql/Times.ts"
 import { currentOrNewTraceparent } from "../telemetry/Telemetry.ts"
 import { bodyOf, headersOf, secretsOf } from "./delivery/Attempt.ts"
 import { validSecrets } from "./delivery/DeliveryLoop/Visits.ts"
-import { recovered } from "./delivery/States.ts"
+import { recovered } from "./Endpoint.ts"
 import { isSuccess, Sender } from "./address/Sender.ts"
 
 interface Target {

@@ -1,14 +1,14 @@
 /** The commands with which operators list, show, enable and disable webhooks (contract §13). */
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
+import type { ProjectId } from "../api/schema/Ids.ts"
 import { recordAction } from "../operating/Audit.ts"
 import { acting } from "../operating/Operated.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { servedProject } from "../operating/Refusals.ts"
 import { listing, showing } from "../operating/Search.ts"
 import { disableChosen } from "./delivery/Disabling.ts"
-import { recovered } from "./delivery/States.ts"
+import { type Endpoint, recovered } from "./Endpoint.ts"
 import { details, list } from "./WebhookList.ts"
 
 export const listWebhooks = listing(
@@ -18,11 +18,6 @@ export const listWebhooks = listing(
 )
 
 export const showWebhook = showing("showWebhook", "webhook for installation", details)
-
-interface Endpoint {
-  readonly projectId: ProjectId
-  readonly installationId: InstallationId
-}
 
 /** `deadLettered` does not count deliveries in flight, because their attempts go on. */
 const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql<{

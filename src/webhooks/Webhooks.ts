@@ -19,7 +19,7 @@ import { Notifier } from "../outbox/Outbox.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { newSecret } from "../secrets/StandardWebhooks.ts"
-import { endpointFault, networksOf } from "./address/Addresses.ts"
+import { urlFault, networksOf } from "./address/Addresses.ts"
 import { configure, rotate } from "./ConfigureWebhook.ts"
 import { retry } from "./delivery/Deliveries.ts"
 import { details as replayDetails, replay } from "./Replays.ts"
@@ -61,7 +61,7 @@ export const makeWebhooks = Effect.gen(function* () {
     const headers = yield* sealHeaders(box, projectId, id, current.headers, webhook.headers)
     const change = {
       ...webhook,
-      fault: endpointFault(webhook.endpointUrl, allowed),
+      fault: urlFault(webhook.endpointUrl, allowed),
       sealed: fresh,
       headers,
       current: sealed === null ? null : { sealed, opens: Option.isSome(opened), headers: current.headers }

@@ -69,7 +69,7 @@ export const engine = [
   recording("CASE WHEN NOT ok THEN coalesce(failing_since, failed_at) END", "coalesce(failing_since, failed_at)"),
   disabling("yield* countDisabled(reason)", ""),
   mutating("webhooks/delivery/DeliveryMetrics.ts", "webhooks/delivery/DeliverCost")("snapshots?.seconds ?? 0", "0"),
-  disabling("failures >= ${failuresToDisable}::int AND", ""),
+  mutating("webhooks/Endpoint.ts", "webhooks/delivery/DeliverHealth")("failures >= ${failuresToDisable}::int AND", ""),
   disabling("version = current AND (", "("),
   disabling("      FOR NO KEY UPDATE SKIP LOCKED\n    ) webhook", "    ) webhook"),
   mutating("platform/Pools.ts", "webhooks/delivery/DeliverCost")('enable_sort: "off"', 'enable_sort: "on"'),

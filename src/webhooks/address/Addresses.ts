@@ -125,7 +125,7 @@ const nat64 = networksOf(["64:ff9b::/96"])
 const sixToFour = networksOf(["2002::/16"])
 
 /** An allowed URL. Its host name may still resolve to addresses that are not allowed. */
-interface Endpoint {
+interface AllowedUrl {
   readonly url: URL
   /** A name, or an address in canonical form without brackets. */
   readonly host: string
@@ -137,7 +137,7 @@ interface Endpoint {
  * message for people. Plain `http` to a host name is accepted if `allowed` is not empty. Each delivery then checks that the
  * address of the host is in an allowed network.
  */
-export const checkEndpoint = (text: string, allowed: Networks): Result.Result<Endpoint, string> => {
+export const checkUrl = (text: string, allowed: Networks): Result.Result<AllowedUrl, string> => {
   const url = URL.parse(text)
   if (url === null) return Result.fail("The endpoint URL can't be read.")
   if (url.protocol !== "https:" && url.protocol !== "http:") return Result.fail("The endpoint URL must use https.")
@@ -156,9 +156,9 @@ export const checkEndpoint = (text: string, allowed: Networks): Result.Result<En
 }
 
 /** Returns why a URL is not taken as that of a webhook. Plain `http` is taken only where its address may be in an allowed network. */
-export const endpointFault = (text: string, allowed: Networks): Option.Option<string> =>
+export const urlFault = (text: string, allowed: Networks): Option.Option<string> =>
   Result.getFailure(
-    Result.flatMap(checkEndpoint(text, allowed), ({ host, isAddress, url }) =>
+    Result.flatMap(checkUrl(text, allowed), ({ host, isAddress, url }) =>
       url.protocol === "https:" || isAddress || mayContain(allowed, host)
         ? Result.void
         : Result.fail("The endpoint URL must use https.")

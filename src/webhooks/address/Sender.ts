@@ -19,7 +19,7 @@ import {
   retryDelay
 } from "../../outbound/Exchange.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { checkEndpoint, classify, mayConnect, type Networks, networksOf, ownNetworks, ownPorts } from "./Addresses.ts"
+import { checkUrl, classify, mayConnect, type Networks, networksOf, ownNetworks, ownPorts } from "./Addresses.ts"
 import { redactSecrets } from "../../platform/Text.ts"
 
 interface SenderConfig {
@@ -165,7 +165,7 @@ const makeDestinations = (allowed: Networks) => {
     const known = checked.get(text)
     if (known !== undefined) return known
     if (checked.size >= maxChecked) checked.clear()
-    const found = Option.map(Result.getSuccess(checkEndpoint(text, allowed)), ({ url }) => destinationOf(url))
+    const found = Option.map(Result.getSuccess(checkUrl(text, allowed)), ({ url }) => destinationOf(url))
     checked.set(text, found)
     return found
   }

@@ -7,7 +7,7 @@ import type { SecretBox } from "../../secrets/SecretBox.ts"
 import { signedHeaders } from "../../secrets/StandardWebhooks.ts"
 import { spanOf } from "../../telemetry/Telemetry.ts"
 import type { Claim } from "./DeliveryLoop/Claim.ts"
-import { keyOf } from "./DeliveryLoop/Visits.ts"
+import { keyOf } from "../Endpoint.ts"
 import { type Delivery, errorOf, type Outcome, type Sender } from "../address/Sender.ts"
 import { openHeaders, secretOwner } from "../WebhookSecrets.ts"
 

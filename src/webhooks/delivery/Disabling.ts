@@ -4,8 +4,7 @@ import type { SqlClient } from "effect/sql"
 import type { DisabledReason } from "../../api/integrations/WebhookHealth.ts"
 import { recordAction, service } from "../../operating/Audit.ts"
 import { countDisabled } from "./DeliveryMetrics.ts"
-import type { Endpoint } from "./DeliveryLoop/Visits.ts"
-import { failuresToDisable } from "./States.ts"
+import { type Endpoint, hasFailedTooLong } from "../Endpoint.ts"
 
 /**
  * Common table expressions that disable the enabled webhooks in `chosen` (project, installation), and mark their endpoints
@@ -29,11 +28,6 @@ export const disableChosen = (sql: SqlClient.SqlClient, reason: DisabledReason) 
 interface Attempted extends Endpoint {
   readonly version: number
 }
-
-/** An SQL condition over `endpoint_health`: no attempt has succeeded for this time, and enough attempts have failed since. */
-export const isFailing = (sql: SqlClient.SqlClient, disableAfterMillis: number) => sql`coalesce(
-    failures >= ${failuresToDisable}::int AND failing_since <= now() - ${disableAfterMillis}::float8 * interval '1 millisecond', false
-  )`
 
 /** Disables webhooks by `statementOf`. Each leaves an audit entry, a line in the log and a count. Returns the endpoints that are locked. */
 export const disable = (
@@ -70,7 +64,7 @@ const statementOf = (
   ),
   free AS MATERIALIZED (
     SELECT attempted.project_id, attempted.installation_id, version = current AND (
-        ${reason}::text = 'gone' OR ${isFailing(sql, disableAfterMillis)}
+        ${reason}::text = 'gone' OR ${hasFailedTooLong(sql, disableAfterMillis)}
       ) AS is_chosen
     FROM attempted, LATERAL (
       SELECT version AS current FROM webhooks

@@ -8,7 +8,7 @@ import type { Worker } from "../../work/Worker.ts"
 import { instant } from "../../sql/Times.ts"
 import { logWith } from "./DeliveryLoop/Results.ts"
 import { literalsOf } from "./States.ts"
-import type { Endpoint } from "./DeliveryLoop/Visits.ts"
+import type { Endpoint } from "../Endpoint.ts"
 
 const endpointsPerStatement = 5_000
 

@@ -41,19 +41,3 @@ export const literalsOf = (
   const { from, to } = stepOf(deliveries, move)
   return { from: sql.literal(`'${from}'`), to: sql.literal(`'${to}'`) }
 }
-
-/** Number of failures in a row after which an endpoint is parked: nothing is sent to it during a pause. */
-export const failuresToPark = 10
-
-/** Number of failures in a row without which no webhook is disabled as failing, however long they take. */
-export const failuresToDisable = 10
-
-/** Longest pause of a parked endpoint, in milliseconds. */
-export const longestPause = 15 * 60_000
-
-/** First pause of a parked endpoint, in milliseconds. Each failed probe after a pause doubles it, up to `longestPause`. */
-export const firstPause = 30_000
-
-/** Assignments for an UPDATE of `endpoint_health`. They reset failures and pauses, so that the endpoint is tried at once. */
-export const recovered = `failures = 0, strikes = 0, failing_since = NULL, failed_probes = 0,
-  parked_until = NULL, resting_until = NULL, saturated = false, discarding = false`

@@ -3,9 +3,9 @@ import { assert, describe, it } from "@effect/vitest"
 import { Option, Result } from "effect"
 import fc from "fast-check"
 import {
-  checkEndpoint,
+  checkUrl,
   classify,
-  endpointFault,
+  urlFault,
   mayConnect,
   type Networks,
   networksOf
@@ -117,7 +117,7 @@ describe("allowed networks", () => {
 const loopback = networksOf(["127.0.0.0/8", "::1/128"])
 
 const verdict = (url: string, allowed = networksOf([])) =>
-  Result.match(checkEndpoint(url, allowed), { onSuccess: () => "taken", onFailure: (reason) => reason })
+  Result.match(checkUrl(url, allowed), { onSuccess: () => "taken", onFailure: (reason) => reason })
 const verdicts = (urls: ReadonlyArray<string>, allowed = networksOf([])) =>
   urls.map((url) => `${url} ${verdict(url, allowed)}`)
 
@@ -185,8 +185,8 @@ describe("an endpoint's URL", () => {
     assert.deepStrictEqual(verdicts(names), all(names, notHttps))
     assert.deepStrictEqual(verdicts(names, networks("10.0.0.0/8")), all(names, "taken"))
     const [elsewhere = "", ...local] = names
-    assert.deepStrictEqual(endpointFault(elsewhere, loopback), Option.some(notHttps))
-    for (const name of local) assert.deepStrictEqual(endpointFault(name, loopback), Option.none())
+    assert.deepStrictEqual(urlFault(elsewhere, loopback), Option.some(notHttps))
+    for (const name of local) assert.deepStrictEqual(urlFault(name, loopback), Option.none())
   })
 
   it("has no credentials and no fragment", () => {
@@ -201,8 +201,7 @@ describe("an endpoint's URL", () => {
   })
 
   it("keeps its host unchanged for the Host header", () => {
-    const host = (url: string) =>
-      Result.map(checkEndpoint(url, loopback), ({ host, isAddress }) => ({ host, isAddress }))
+    const host = (url: string) => Result.map(checkUrl(url, loopback), ({ host, isAddress }) => ({ host, isAddress }))
     assert.deepStrictEqual(host("https://Example.COM./x"), Result.succeed({ host: "example.com.", isAddress: false }))
     assert.deepStrictEqual(host("https://[::0001]:1/"), Result.succeed({ host: "::1", isAddress: true }))
     assert.deepStrictEqual(host("https://0x7f.1/"), Result.succeed({ host: "127.0.0.1", isAddress: true }))

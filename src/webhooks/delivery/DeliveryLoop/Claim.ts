@@ -13,8 +13,9 @@ import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { DeliveryId, EventId } from "../../../api/schema/Ids.ts"
 import type { EventType } from "../../../api/integrations/Events.ts"
+import type { Endpoint } from "../../Endpoint.ts"
 import { literalsOf } from "../States.ts"
-import { due, type Endpoint, endpoints, givenEndpoints, lockedEndpoints, settle, type Terms, visits } from "./Visits.ts"
+import { due, endpoints, givenEndpoints, lockedEndpoints, settle, type Terms, visits } from "./Visits.ts"
 
 export interface Claim extends Endpoint {
   readonly id: DeliveryId

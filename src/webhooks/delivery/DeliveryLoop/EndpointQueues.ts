@@ -7,8 +7,9 @@
  * between two deliveries.
  */
 import type { ProjectId } from "../../../api/schema/Ids.ts"
+import { type Endpoint, keyOf } from "../../Endpoint.ts"
 import type { Claim } from "./Claim.ts"
-import { type Endpoint, keyOf, type Named } from "./Visits.ts"
+import type { Named } from "./Visits.ts"
 
 /** After this many milliseconds a waiting delivery is returned unsent, because its webhook may have changed. */
 const waitsAtMost = 1_000

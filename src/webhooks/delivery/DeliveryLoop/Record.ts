@@ -4,11 +4,20 @@ import type { SqlClient, SqlError } from "effect/sql"
 import { once, withTimeout } from "../../../sql/Database.ts"
 import type { Leased } from "./Claim.ts"
 import { formatInstant } from "../../../sql/Times.ts"
-import { entryOf, isGone, logWith, type Result, type Results, separate, type Separated } from "./Results.ts"
+import { entryOf, logWith, type Result, type Results, separate, type Separated } from "./Results.ts"
 import { bucketOf, countAttempts, countResults } from "../DeliveryMetrics.ts"
-import { after, failuresToPark, firstPause, literalsOf, longestPause } from "../States.ts"
-import { type Endpoint, keyOf } from "./Visits.ts"
-import { disable, isFailing } from "../Disabling.ts"
+import {
+  type Endpoint,
+  failuresToPark,
+  firstPause,
+  hasFailedTooLong,
+  isGone,
+  keyOf,
+  longestPause,
+  strikesToSuspect
+} from "../../Endpoint.ts"
+import { after, literalsOf } from "../States.ts"
+import { disable } from "../Disabling.ts"
 
 /** Runs a statement once, without a retry if a row is locked. */
 export const tried = <A>(effect: Effect.Effect<A, SqlError.SqlError>) => withTimeout(once(effect))
@@ -47,7 +56,7 @@ export const makeRecording = (sql: SqlClient.SqlClient, parts: Parts) => {
     )
     for (const { lease } of done) queues.recorded(lease)
     queues.name(endpoints.filter(({ isDue }) => isDue))
-    const failing = new Set(endpoints.filter(({ isFailing }) => isFailing).map(keyOf))
+    const failing = new Set(endpoints.filter(({ hasFailedTooLong }) => hasFailedTooLong).map(keyOf))
     const failed = leasesIn(done).filter((lease) => failing.has(keyOf(lease)))
     // If this fails, the next failed attempt of the endpoint leads to another try.
     if (failed.length > 0) yield* Effect.ignore(tried(disable(sql, failed, "failing", disableAfterMillis)))
@@ -101,7 +110,7 @@ interface Recorded extends Endpoint {
   /** Whether a claim would find a due delivery now. */
   readonly isDue: boolean
   /** Whether the endpoint has failed for too long, so that its webhook is to be disabled. */
-  readonly isFailing: boolean
+  readonly hasFailedTooLong: boolean
   /** Whether another transaction has locked the row of the endpoint: its results are not recorded yet. */
   readonly isLocked: boolean
 }
@@ -189,9 +198,9 @@ export const record = (
   ${health(sql, parts, concurrency)}
   SELECT * FROM (
     SELECT project_id AS "projectId", installation_id AS "installationId", coalesce(claim_at <= now(), false) AS "isDue",
-      failed_now AND ${isFailing(sql, disableAfterMillis)} AS "isFailing", false AS "isLocked"
+      failed_now AND ${hasFailedTooLong(sql, disableAfterMillis)} AS "hasFailedTooLong", false AS "isLocked"
     FROM health
-  ) endpoint WHERE "isDue" OR "isFailing"
+  ) endpoint WHERE "isDue" OR "hasFailedTooLong"
   UNION ALL
   SELECT project_id, installation_id, false, false, true FROM endpoint
   WHERE at NOT IN (SELECT at FROM gate) AND EXISTS (
@@ -265,7 +274,7 @@ const health = (sql: SqlClient.SqlClient, { others }: Separated, concurrency: nu
       worker_id = CASE WHEN health.in_flight > leases THEN worker_id END,
       next_due_at = least(next_due_at, due_at),
       saturated = health.in_flight - leases >= CASE
-        WHEN NOT ok AND health.strikes + freed.strikes >= 3 THEN 1 ELSE ${concurrency}::int
+        WHEN NOT ok AND health.strikes + freed.strikes >= ${sql.literal(String(strikesToSuspect))} THEN 1 ELSE ${concurrency}::int
       END,
       resting_until = greatest(resting_until, rest_until),
       last_success_at = CASE WHEN ok THEN now() ELSE last_success_at END,

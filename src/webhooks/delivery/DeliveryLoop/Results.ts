@@ -11,7 +11,15 @@ import { Duration, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { Leased } from "./Claim.ts"
 import type { Move } from "../States.ts"
-import { type Endpoint, keyOf } from "./Visits.ts"
+import {
+  type Endpoint,
+  isGone,
+  jitter,
+  keyOf,
+  longestRetryAfter,
+  type RetrySchedule,
+  strikesOf
+} from "../../Endpoint.ts"
 import { formatInstant } from "../../../sql/Times.ts"
 import { isSuccess, type Outcome } from "../../address/Sender.ts"
 
@@ -33,7 +41,7 @@ export interface Result {
   readonly retryIn: number
   /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
   readonly restFor: number
-  /** Strikes of a failed attempt; otherwise 0. Three strikes make an endpoint suspect. */
+  /** Strikes of a failed attempt; otherwise 0. `strikesToSuspect` make an endpoint suspect. */
   readonly strikes: number
   /** The factor by which the pause of the endpoint is multiplied, if this result begins a pause. */
   readonly jitter: number
@@ -138,34 +146,23 @@ export const logWith = (sql: SqlClient.SqlClient, entry: Statement.Fragment) => 
   END`
 }
 
-/**
- * Strikes of a failed attempt. An endpoint with three strikes is suspect: its attempts use a separate pool of slots. A timeout
- * counts three, because the attempt has held its slot for longest.
- */
-const strikesOf = { failure: 1, timeout: 3 }
-
-/** Maximum delay that an endpoint can request by `Retry-After`, in milliseconds. */
-const longestRetryAfter = 60 * 60_000
-
-/** Returns the factor by which delays and pauses are multiplied: 0.8 to 1.2. `random` is from 0 to 1. */
-const jitter = (random: number): number => 0.8 + 0.4 * random
-
-type Schedule = ReadonlyArray<Duration.Duration>
-
 /** Times of an attempt, in milliseconds. */
 interface Times {
   readonly startedAt: number
   readonly finishedAt: number
 }
 
-/** Whether the endpoint is gone permanently, so that its webhook is disabled. */
-export const isGone = (statusCode: number | null): boolean => statusCode === 410
-
 /** Whether there was no attempt, because this host had no means for a connection. */
 export const isUnsent = (outcome: Outcome): boolean => outcome._tag === "failed" && outcome.code === "host_exhausted"
 
 /** `random`, from 0 to 1, gives the jitter of the delay and of a pause. */
-export const resultOf = (lease: Leased, outcome: Outcome, times: Times, schedule: Schedule, random: number): Result => {
+export const resultOf = (
+  lease: Leased,
+  outcome: Outcome,
+  times: Times,
+  schedule: RetrySchedule,
+  random: number
+): Result => {
   if (isUnsent(outcome)) return returnedBy(lease, "unsent", times)
   const answer = outcome._tag === "answered" ? outcome : null
   const errorCode = outcome._tag === "failed" ? outcome.code : null
@@ -201,9 +198,6 @@ export const returnedBy = (lease: Leased, on: "released" | "unsent", { finishedA
   strikes: 0,
   jitter: 1
 })
-
-/** Returns the age at which a delivery expires: the sum of the delays of a retry schedule, without jitter, plus one day. */
-export const maxAge = (schedule: Schedule): Duration.Duration => schedule.reduce(Duration.sum, Duration.days(1))
 
 /**
  * Returns the delay that a busy endpoint (status 429 or 503) requests by `Retry-After`, in milliseconds, up to

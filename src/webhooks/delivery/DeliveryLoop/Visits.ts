@@ -9,15 +9,8 @@
  */
 import { isAwake } from "../../../platform/MoveState.ts"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
-import type { InstallationId, ProjectId } from "../../../api/schema/Ids.ts"
-
-export interface Endpoint {
-  readonly projectId: ProjectId
-  readonly installationId: InstallationId
-}
-
-/** The key of an endpoint in maps of this process. No id contains the separator. */
-export const keyOf = ({ installationId, projectId }: Endpoint) => `${projectId}\u0000${installationId}`
+import type { ProjectId } from "../../../api/schema/Ids.ts"
+import type { Endpoint } from "../../Endpoint.ts"
 
 export interface Terms {
   readonly workerId: bigint
