@@ -15,7 +15,7 @@ import { SecretBox } from "../secrets/SecretBox.ts"
 import { formatInstant } from "../sql/Times.ts"
 import { currentOrNewTraceparent } from "../telemetry/Telemetry.ts"
 import { bodyOf, headersOf, secretsOf } from "./delivery/Attempt.ts"
-import { validSecrets } from "./delivery/DeliveryLoop/Visits.ts"
+import { validSecrets } from "./WebhookSecrets.ts"
 import { recovered } from "./Endpoint.ts"
 import { isSuccess, Sender } from "./address/Sender.ts"
 
@@ -61,7 +61,7 @@ export const makeSendTest = Effect.gen(function* () {
 })
 
 export const target = (sql: SqlClient.SqlClient, projectId: ProjectId, installationId: string) => sql<Target>`
-  SELECT installation_id AS "installationId", version, endpoint_url AS "endpointUrl", ${validSecrets(sql)} AS secrets
+  SELECT installation_id AS "installationId", version, endpoint_url AS "endpointUrl", ${sql.literal(validSecrets)} AS secrets
   FROM webhooks WHERE project_id = ${projectId} AND installation_id = ${installationId}`
 
 /**

@@ -30,6 +30,16 @@ export const currentSecret = (sql: SqlClient.SqlClient, projectId: ProjectId, id
   FROM webhook_secrets JOIN webhooks USING (project_id, installation_id)
   WHERE project_id = ${projectId} AND installation_id = ${id} AND retires_at = 'infinity'`
 
+/**
+ * An SQL expression over `webhooks`: the sealed secrets that sign a delivery now, in base64, the newest first, separated by spaces. The
+ * sealed headers of the caller follow after `|`, if there are any.
+ */
+export const validSecrets = `(
+  SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY secret.version DESC) FROM webhook_secrets secret
+  WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id
+    AND retires_at > now()
+) || coalesce('|' || encode(headers, 'base64'), '')`
+
 /** The secrets to seal with a new key: those that still sign deliveries. The others are never opened again. */
 export const signingSecrets: SealedTable = {
   kind: "webhook",

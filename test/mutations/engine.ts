@@ -82,11 +82,11 @@ export const engine = [
     "LIMIT ${signingSecretsMax - 1}::int",
     ""
   ),
-  mutating("webhooks/delivery/DeliveryLoop/Results.ts", "webhooks/delivery/DeliverStates")(
+  mutating("webhooks/delivery/Attempt.ts", "webhooks/delivery/DeliverStates")(
     "AS aged WHERE age < ${attempts}",
     "AS aged"
   ),
-  mutating("webhooks/delivery/DeliveryLoop/Results.ts", "webhooks/delivery/DeliverStates")(
+  mutating("webhooks/delivery/Attempt.ts", "webhooks/delivery/DeliverStates")(
     "ELSE attempt - 'responseBody' END",
     "ELSE attempt END"
   ),

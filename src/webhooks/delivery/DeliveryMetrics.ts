@@ -8,7 +8,7 @@ import type { SqlClient } from "effect/sql"
 import { isAwake } from "../../platform/MoveState.ts"
 import { atZero, counter, gauge, histogram, increment } from "../../telemetry/Telemetry.ts"
 import { listDue } from "../WebhookList.ts"
-import type { Result } from "./DeliveryLoop/Results.ts"
+import type { Result } from "./Attempt.ts"
 import type { Move } from "./States.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 

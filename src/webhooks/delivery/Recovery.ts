@@ -6,7 +6,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import { isAwake } from "../../platform/MoveState.ts"
 import type { Worker } from "../../work/Worker.ts"
 import { instant } from "../../sql/Times.ts"
-import { logWith } from "./DeliveryLoop/Results.ts"
+import { logWith } from "./Attempt.ts"
 import { literalsOf } from "./States.ts"
 import type { Endpoint } from "../Endpoint.ts"
 

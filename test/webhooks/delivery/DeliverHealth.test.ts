@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect, Logger, Metric } from "effect"
 import * as fc from "fast-check"
-import type { Claim } from "../../../src/webhooks/delivery/DeliveryLoop/Claim.ts"
+import type { Claim } from "../../../src/webhooks/delivery/Attempt.ts"
 import { disable } from "../../../src/webhooks/delivery/Disabling.ts"
 import type { Outcome } from "../../../src/webhooks/address/Sender.ts"
 import { answered, recordAll, resultWith } from "../../support/Claims.ts"

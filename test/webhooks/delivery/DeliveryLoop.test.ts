@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import { InstallationId, ProjectId } from "../../../src/api/schema/Ids.ts"
-import type { Claim } from "../../../src/webhooks/delivery/DeliveryLoop/Claim.ts"
+import type { Claim } from "../../../src/webhooks/delivery/Attempt.ts"
 import {
   type EndpointQueues,
   make as makeQueues,

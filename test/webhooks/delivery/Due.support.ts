@@ -1,6 +1,6 @@
 /** Projects with due deliveries, without a worker: the test claims and records, or runs a loop. */
 import { ConfigProvider, Effect, Layer, Redacted } from "effect"
-import type { Claim } from "../../../src/webhooks/delivery/DeliveryLoop/Claim.ts"
+import type { Claim } from "../../../src/webhooks/delivery/Attempt.ts"
 import { Worker } from "../../../src/work/Worker.ts"
 import { answered, claimWith, namedOf, recordAll, resultWith } from "../../support/Claims.ts"
 import { secretKey, TestServer } from "../../support/TestServer.ts"

@@ -11,41 +11,10 @@
  */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { DeliveryId, EventId } from "../../../api/schema/Ids.ts"
-import type { EventType } from "../../../api/integrations/Events.ts"
 import type { Endpoint } from "../../Endpoint.ts"
+import type { Claim, Leased, LoopTimes } from "../Attempt.ts"
 import { literalsOf } from "../States.ts"
 import { due, endpoints, givenEndpoints, lockedEndpoints, settle, type Terms, visits } from "./Visits.ts"
-
-export interface Claim extends Endpoint {
-  readonly id: DeliveryId
-  /** The `webhook-id`: the delivery's own id or, for a delivery of a replay, the id of the original delivery. */
-  readonly webhookId: DeliveryId
-  readonly attempt: number
-  /**
-   * End of the lease. `leasedUntil` and `attempt` together identify the lease: no other lease of the delivery has the same two
-   * values.
-   */
-  readonly leasedUntil: Date
-  /** Number of delays of the retry schedule that are used up. */
-  readonly retries: number
-  /**
-   * Whether the endpoint is suspect because of recent failures. Attempts to suspect endpoints have a pool of slots of their own.
-   */
-  readonly suspect: boolean
-  readonly endpointUrl: string
-  /** Version of the webhook. A result changes the health of the endpoint only if the webhook still has this version. */
-  readonly version: number
-  /** Sealed secrets and headers, as `validSecrets` reads them. */
-  readonly secrets: string
-  readonly eventId: EventId
-  readonly type: EventType
-  /** The data of the event as JSON, exactly as it is sent. */
-  readonly data: string
-  /** As it is sent: RFC 3339 in UTC, with milliseconds. */
-  readonly occurredAt: string
-  readonly traceparent: string
-}
 
 /**
  * Makes the commit of the statement asynchronous; always true. A claim need not be on disk before its delivery is sent. A crash of
@@ -125,22 +94,7 @@ export const claim = (
   )
 }
 
-/** The number of turns of the event loop, and the milliseconds for which it has been idle. */
-export interface LoopTimes {
-  readonly turns: number
-  readonly idle: number
-}
-
 const zero: LoopTimes = { turns: 0, idle: 0 }
-
-export interface Leased extends Claim {
-  /** Start of the attempt in milliseconds. Before the attempt starts: the time of the claim. */
-  startedAt: number
-  /** Start of the attempt by the monotonic clock, in milliseconds. 0 before the attempt starts. */
-  beganAt: number
-  /** The event loop at the start of the attempt. Zero before the attempt starts. */
-  loop: LoopTimes
-}
 
 /**
  * Returns a lease for each claim. The driver creates new strings for each claim, even if the endpoint is the same. Successive

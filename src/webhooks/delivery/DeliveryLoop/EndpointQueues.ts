@@ -8,7 +8,7 @@
  */
 import type { ProjectId } from "../../../api/schema/Ids.ts"
 import { type Endpoint, keyOf } from "../../Endpoint.ts"
-import type { Claim } from "./Claim.ts"
+import type { Claim } from "../Attempt.ts"
 import type { Named } from "./Visits.ts"
 
 /** After this many milliseconds a waiting delivery is returned unsent, because its webhook may have changed. */

@@ -2,9 +2,8 @@
 import { Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import { once, withTimeout } from "../../../sql/Database.ts"
-import type { Leased } from "./Claim.ts"
-import { formatInstant } from "../../../sql/Times.ts"
-import { entryOf, logWith, type Result, type Results, separate, type Separated } from "./Results.ts"
+import { entryOf, failureOf, type Leased, logWith, type Result } from "../Attempt.ts"
+import { type Results, separate, type Separated } from "./Results.ts"
 import { bucketOf, countAttempts, countResults } from "../DeliveryMetrics.ts"
 import {
   type Endpoint,
@@ -94,9 +93,6 @@ export const makeRecording = (sql: SqlClient.SqlClient, parts: Parts) => {
 
   return { recordBatch, recordResults }
 }
-
-const failureOf = ({ errorCode, finishedAt, responseBody, statusCode }: Result) =>
-  `{"at":"${formatInstant(finishedAt)}","statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"responseBody":${JSON.stringify(responseBody)}}`
 
 interface Terms {
   /** Maximum number of deliveries in flight to one endpoint. */

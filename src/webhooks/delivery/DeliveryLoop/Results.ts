@@ -8,9 +8,7 @@
  *               └──── with a poll ────┴── another transaction has locked a row: deferred
  */
 import { Duration, Option } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
-import type { Leased } from "./Claim.ts"
-import type { Move } from "../States.ts"
+import type { Leased, Result } from "../Attempt.ts"
 import {
   type Endpoint,
   isGone,
@@ -20,33 +18,10 @@ import {
   type RetrySchedule,
   strikesOf
 } from "../../Endpoint.ts"
-import { formatInstant } from "../../../sql/Times.ts"
 import { isSuccess, type Outcome } from "../../address/Sender.ts"
 
 /** Maximum number of results in one statement. */
 const longestBatch = 500
-/** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
-export interface Result {
-  readonly lease: Leased
-  readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
-  readonly statusCode: number | null
-  readonly errorCode: string | null
-  readonly responseBody: string | null
-  readonly startedAt: number
-  readonly finishedAt: number
-  /**
-   * Milliseconds until the next attempt. 0 if the schedule has no further attempt. After a 410 the delay is used only if the
-   * webhook has another version when the result is recorded.
-   */
-  readonly retryIn: number
-  /** Delay that the endpoint has requested by `Retry-After`, in milliseconds. */
-  readonly restFor: number
-  /** Strikes of a failed attempt; otherwise 0. `strikesToSuspect` make an endpoint suspect. */
-  readonly strikes: number
-  /** The factor by which the pause of the endpoint is multiplied, if this result begins a pause. */
-  readonly jitter: number
-}
-
 export interface Results {
   /** Adds a result. Returns whether the queue was empty before. */
   readonly add: (result: Result) => boolean
@@ -114,37 +89,6 @@ export const separate = (results: ReadonlyArray<Result>) => {
   return { endpoints: [...endpoints.values()], others, places, at: found.map(({ endpoint }) => endpoint.at) }
 }
 export type Separated = ReturnType<typeof separate>
-
-/** A delivery keeps this many of its newest attempts, and the `responseBody` of fewer. */
-const keptAttempts = 30
-const keptBodies = 5
-
-/** The entry of an attempt, as a JSON array. If the log is empty, PostgreSQL stores this array without copying it. */
-export const entryOf = ({
-  errorCode,
-  finishedAt,
-  lease: { attempt, endpointUrl },
-  responseBody,
-  startedAt,
-  statusCode
-}: Result): string =>
-  `[{"number":${attempt},"startedAt":"${formatInstant(startedAt)}","finishedAt":"${formatInstant(finishedAt)}",` +
-  `"statusCode":${statusCode},"errorCode":${JSON.stringify(errorCode)},"durationMs":${finishedAt - startedAt},"endpointUrl":${JSON.stringify(endpointUrl)}` +
-  (responseBody === null ? "}]" : `,"responseBody":${JSON.stringify(responseBody)}}]`)
-
-/** An SQL expression over `deliveries`: the attempt log with one more entry (jsonb), cut to its bounds. The oldest come first. */
-export const logWith = (sql: SqlClient.SqlClient, entry: Statement.Fragment) => {
-  const [attempts, bodies] = [sql.literal(String(keptAttempts)), sql.literal(String(keptBodies))]
-  return sql`CASE
-    WHEN jsonb_array_length(attempt_log) < ${bodies} THEN attempt_log || ${entry}
-    ELSE (
-      SELECT jsonb_agg(CASE WHEN age < ${bodies} THEN attempt ELSE attempt - 'responseBody' END)
-      FROM jsonb_array_elements(attempt_log || ${entry}) WITH ORDINALITY AS logged (attempt, place), LATERAL (
-        SELECT jsonb_array_length(attempt_log) + 1 - place AS age
-      ) AS aged WHERE age < ${attempts}
-    )
-  END`
-}
 
 /** Times of an attempt, in milliseconds. */
 interface Times {

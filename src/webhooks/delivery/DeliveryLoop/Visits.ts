@@ -11,6 +11,7 @@ import { isAwake } from "../../../platform/MoveState.ts"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { ProjectId } from "../../../api/schema/Ids.ts"
 import type { Endpoint } from "../../Endpoint.ts"
+import { validSecrets } from "../../WebhookSecrets.ts"
 
 export interface Terms {
   readonly workerId: bigint
@@ -138,23 +139,13 @@ export const endpoints = (sql: Sql, terms: Terms) => {
       ${isOpen}::int * greatest(0, CASE WHEN suspect THEN 1 ELSE ${concurrency}::int END - in_flight) AS lacking,
       ${isOpen}::int * greatest(0, CASE WHEN suspect THEN 1 ELSE width END - in_flight) AS ahead
     FROM ${candidates} candidate JOIN endpoint_health health USING (project_id, installation_id), LATERAL (
-      SELECT enabled, endpoint_url, version, ${validSecrets(sql)} AS secrets FROM webhooks
+      SELECT enabled, endpoint_url, version, ${sql.literal(validSecrets)} AS secrets FROM webhooks
       WHERE project_id = health.project_id AND installation_id = health.installation_id LIMIT 1
     ) webhook
     WHERE coalesce(worker_id = ${workerId}::bigint, true) AND ${isAwake(sql, "health.project_id")}
     FOR NO KEY UPDATE OF health SKIP LOCKED
   ) able`
 }
-
-/**
- * An expression over `webhooks`: the sealed secrets that sign a delivery now, in base64, the newest first, separated by spaces. The
- * sealed headers of the caller follow after `|`, if there are any.
- */
-export const validSecrets = (sql: Sql) => sql`(
-  SELECT string_agg(encode(sealed, 'base64'), ' ' ORDER BY secret.version DESC) FROM webhook_secrets secret
-  WHERE secret.project_id = webhooks.project_id AND secret.installation_id = webhooks.installation_id
-    AND retires_at > now()
-) || coalesce('|' || encode(headers, 'base64'), '')`
 
 /**
  * Shares the slots:
