@@ -4,7 +4,7 @@
  */
 import { Effect } from "effect"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
-import { giveUpMessages } from "../messaging/Attempts.ts"
+import { giveUpMessages } from "../messaging/Claim.ts"
 import { batch } from "../work/Retention.ts"
 import { isAwake } from "../platform/MoveState.ts"
 import { later } from "../sql/Times.ts"

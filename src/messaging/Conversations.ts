@@ -29,7 +29,7 @@ import { eventContext } from "../outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
 import { databaseNow, later } from "../sql/Times.ts"
 import { Calls } from "./Calls.ts"
-import { create, type Destination, find, type Message, receiptColumns } from "./Messages/Record.ts"
+import { create, type Destination, find, type Message, receiptColumns } from "./Message.ts"
 import { lookupBy, plannedOnce } from "../sql/Lookups.ts"
 
 /** If the outcome of a stored message cannot be recorded or read, fails with a problem that has the id of the message. */

@@ -1,9 +1,9 @@
 /**
  * Makes the attempts to send messages, except the first attempt of a reply, which the request makes. Takes over attempts of dead
- * processes. Any number of processes may run this loop. `Messages/Record.ts` has the states of a message and the moves between
+ * processes. Any number of processes may run this loop. `Message.ts` has the states of a message and the moves between
  * them. Two statements lease attempts, one at a time, each on the `terms` of this loop, and hand their claims to `make`:
  *
- *   due messages        this loop claims messages of conversations whose next attempt is due (`Attempts.ts`)
+ *   due messages        this loop claims messages of conversations whose next attempt is due (`Claim.ts`)
  *   campaigns           the runner releases recipients at the pace of their campaigns (`campaigns/Runner.ts`)
  *        │
  *   taken ── its time ── circuit closed ──▶ called, outcome recorded
@@ -21,16 +21,17 @@
  * A lease begins at the time of the attempt, and lasts for the deadline of a call plus 5 s by the database's clock. It is
  * never extended.
  */
-import { Context, Duration, Effect, FiberSet, Layer, Option, type Scope, Semaphore } from "effect"
-import { SqlClient } from "effect/sql"
-import { untraced } from "../telemetry/Telemetry.ts"
+import { Context, Duration, Effect, FiberSet, Layer, Metric, Option, type Scope, Semaphore } from "effect"
+import { SqlClient, type Statement } from "effect/sql"
+import { isAwake } from "../platform/MoveState.ts"
+import { gauge, untraced } from "../telemetry/Telemetry.ts"
 import { forkMeasurement, forkPeriodic, Supervisor } from "../work/Supervisor.ts"
 import { Worker } from "../work/Worker.ts"
 import { databaseNow } from "../sql/Times.ts"
 import { statement } from "../sql/Database.ts"
-import { Calls, type Guard, measureQueue } from "./Calls.ts"
+import { Calls, type Guard } from "./Calls.ts"
 import * as ChannelLimits from "./providers/ChannelLimits.ts"
-import { claim, type Claim, endLeasesOfDead, type LeaseTerms } from "./Attempts.ts"
+import { claim, type Claim, endLeasesOfDead, type LeaseTerms } from "./Claim.ts"
 
 const claimEvery = Duration.millis(250)
 const takeoverEvery = Duration.millis(500)
@@ -135,3 +136,16 @@ export class MessageLoop extends Context.Service<
     })
   )
 }
+
+const depth = gauge("message_queue_depth", "Messages of conversations that wait for another attempt, due or not")
+const oldest = gauge("message_oldest_due_seconds", "For how long the oldest due message has waited")
+
+/** Measures the messages of conversations that wait. */
+const measureQueue = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, now: Statement.Fragment) {
+  const [queue] = yield* sql<{ readonly depth: number; readonly seconds: number }>`
+    SELECT count(*)::int AS depth,
+      greatest(0, coalesce(extract(epoch FROM ${now} - min(available_at)), 0))::float8 AS seconds
+    FROM messages WHERE available_at IS NOT NULL AND NOT attempting AND ${isAwake(sql, "project_id")}`
+  yield* Metric.update(depth, queue?.depth ?? 0)
+  yield* Metric.update(oldest, queue?.seconds ?? 0)
+})

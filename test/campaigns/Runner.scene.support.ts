@@ -3,10 +3,11 @@ import { assert } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { collect } from "../../src/campaigns/Runner/Recipients.ts"
 import { release } from "../../src/campaigns/Runner/Release.ts"
-import { type Attempt, claim, record } from "../../src/messaging/Attempts.ts"
-import type { Outcome } from "../../src/messaging/providers/Connectors/Connector.ts"
+import { type Lease, record } from "../../src/messaging/Calls.ts"
+import { claim } from "../../src/messaging/Claim.ts"
+import type { CallOutcome } from "../../src/messaging/providers/Connectors/Connector.ts"
 import { outcomes } from "../../src/messaging/providers/Connectors.ts"
-import { resultOf } from "../../src/messaging/Messages/Record.ts"
+import { resultOf } from "../../src/messaging/Message.ts"
 import { limitsOf, timeOf } from "../support/Claims.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { campaignOf, cancelAll, type Plan, type Recipient } from "./Runner.support.ts"
@@ -15,10 +16,10 @@ const begin = Date.UTC(2026, 10, 20, 10)
 export const lease = 60_000
 export const nowhere = "http://127.0.0.1:1/hook"
 
-export const accepted: Outcome = { _tag: "accepted", providerMessageId: "p" }
-export const refused: Outcome = { _tag: "refused", errorCode: "http_403" }
-export const postponed = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() } satisfies Outcome
-export const unclear: Outcome = { _tag: "unknown", errorCode: "http_500" }
+export const accepted: CallOutcome = { _tag: "accepted", providerMessageId: "p" }
+export const refused: CallOutcome = { _tag: "refused", errorCode: "http_403" }
+export const postponed = { _tag: "postponed", errorCode: "http_503", retryAfter: Option.none() } satisfies CallOutcome
+export const unclear: CallOutcome = { _tag: "unknown", errorCode: "http_500" }
 
 /** Returns the status, route, attempts and doubt of a recipient. */
 export const stateOf = ({ attempts, inDoubt, route, status }: Recipient) =>
@@ -50,11 +51,11 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
   const claims = (millis: number, free = 1) =>
     Effect.orDie(releasedBy(sql, termsOf(sql, begin + millis, begin + millis + free - 1, free)))
   /** Records the results of calls and collects them. */
-  const recordAll = (ended: ReadonlyArray<readonly [Attempt, Outcome]>, millis = 0) =>
+  const recordAll = (ended: ReadonlyArray<readonly [Lease, CallOutcome]>, millis = 0) =>
     record(
       sql,
       at(millis),
-      ended.map(([attempt, outcome]) => ({ attempt, result: resultOf(attempt, outcome) }))
+      ended.map(([lease, outcome]) => ({ lease, result: resultOf(lease, outcome) }))
     ).pipe(Effect.andThen(collect(sql)), Effect.orDie)
   const states = Effect.map(recipients, (rows) => rows.map(stateOf))
   return {
@@ -65,14 +66,14 @@ export const scene = Effect.fnUntraced(function* (plan: Partial<Plan> = {}) {
     states,
     /** Releases the recipient; fails if none can be released. */
     claimed: (millis: number) => Effect.map(claims(millis), ([claim = assert.fail("nobody is released")]) => claim),
-    record: (attempt: Attempt, outcome: Outcome, millis = 0) => recordAll([[attempt, outcome]], millis),
+    record: (lease: Lease, outcome: CallOutcome, millis = 0) => recordAll([[lease, outcome]], millis),
     /** Takes over messages whose lease has ended. */
     reclaim: Effect.fnUntraced(function* (millis: number) {
       const lost = yield* Effect.orDie(claim(sql, termsOf(sql, begin + millis, 0, 1_000)))
-      for (const attempt of lost) assert.isTrue(attempt.lost)
-      const own = lost.filter((attempt) => attempt.projectId === projectId)
+      for (const claim of lost) assert.isTrue(claim.lost)
+      const own = lost.filter((claim) => claim.projectId === projectId)
       yield* recordAll(
-        own.map((attempt) => [attempt, outcomes.leaseLost]),
+        own.map((claim) => [claim, outcomes.leaseLost]),
         millis
       )
     }),

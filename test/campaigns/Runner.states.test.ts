@@ -10,7 +10,7 @@ import { receiptOf } from "../support/ContractAnswers.ts"
 import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { startsOf, stepOf } from "../../src/api/schema/States.ts"
 import { open, recipients } from "../../src/campaigns/Runner/Recipients.ts"
-import type { Attempt } from "../../src/messaging/Attempts.ts"
+import type { Claim } from "../../src/messaging/Claim.ts"
 import { byFailure } from "../../src/messaging/providers/Connectors/Connector.ts"
 import { outcomes } from "../../src/messaging/providers/Connectors.ts"
 import { TestServer } from "../support/TestServer.ts"
@@ -235,7 +235,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("recipients", 
         }
 
         yield* change(true)
-        let earlier: ReadonlyArray<Attempt> = []
+        let earlier: ReadonlyArray<Claim> = []
         for (let turn = 0; turn < turns; turn++) {
           const claimed = yield* claims(turn * hour, scripts.length)
           known = known.map((one) => released(one, providersOf(one, turn === 0)))
@@ -250,9 +250,9 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("recipients", 
           if (turn === 0) yield* change(false)
 
           const endOf = ({ ends }: Script) => (turn === turns - 1 ? "accepted" : ends[turn === 0 ? 0 : 1])
-          const results = claimed.flatMap((attempt) => {
-            const ending = endOf(known.find((_, n) => addressOf(n) === attempt.address) ?? assert.fail(attempt.address))
-            return ending === "lost" ? [] : [[attempt, outcomesOf(turn)[ending]] as const]
+          const results = claimed.flatMap((claim) => {
+            const ending = endOf(known.find((_, n) => addressOf(n) === claim.address) ?? assert.fail(claim.address))
+            return ending === "lost" ? [] : [[claim, outcomesOf(turn)[ending]] as const]
           })
           yield* recordAll(results, turn * hour)
           yield* reclaim(turn * hour + 2 * lease)

@@ -2,7 +2,7 @@
 import { assert, describe, it } from "../support/Vitest.ts"
 import { Context, Duration, Effect, Exit, Fiber, Latch, Layer, Option, Redacted, Scope } from "effect"
 import { ChannelId, MessageId, ProjectId } from "../../src/api/schema/Ids.ts"
-import type { Claim } from "../../src/messaging/Attempts.ts"
+import type { Claim } from "../../src/messaging/Claim.ts"
 import { Calls } from "../../src/messaging/Calls.ts"
 import { MessageLoop } from "../../src/messaging/MessageLoop.ts"
 import { sqlClients, DatabaseUrl } from "../../src/sql/Connections.ts"

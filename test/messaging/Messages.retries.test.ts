@@ -5,7 +5,7 @@ import { TestClock } from "effect/testing"
 import { Webhook } from "standardwebhooks"
 import { byFailure } from "../../src/messaging/providers/Connectors/Connector.ts"
 import { outcomes } from "../../src/messaging/providers/Connectors.ts"
-import { resultOf } from "../../src/messaging/Messages/Record.ts"
+import { resultOf } from "../../src/messaging/Message.ts"
 import {
   conversations,
   httpChannel,

@@ -3,9 +3,10 @@ import { assert, layer } from "../support/Vitest.ts"
 import { Effect, Struct } from "effect"
 import type { AttemptStatus, MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { ChannelId, ConversationId, MessageId, ProjectId } from "../../src/api/schema/Ids.ts"
-import { type Attempt, claim, record } from "../../src/messaging/Attempts.ts"
-import { settle } from "../../src/messaging/Messages.ts"
-import { type Result, resultOf as resultAfter } from "../../src/messaging/Messages/Record.ts"
+import { type Lease, record } from "../../src/messaging/Calls.ts"
+import { claim } from "../../src/messaging/Claim.ts"
+import { settle } from "../../src/messaging/MessageControl.ts"
+import { type Result, resultOf as resultAfter } from "../../src/messaging/Message.ts"
 import { byFailure } from "../../src/messaging/providers/Connectors/Connector.ts"
 import { begun, conversations, httpChannel, open, placesIn } from "../contract/Messages.support.ts"
 import { newKey } from "../contract/Requests.ts"
@@ -44,12 +45,12 @@ const openAt = Effect.fnUntraced(function* (place: Place) {
     now,
     leaseEnd: new Date(start + 2 * minute),
     /** Records a result at `now`. */
-    record: (attempt: Attempt, result: Result) => record(server.sql, timeOf(server.sql, now), [{ attempt, result }])
+    record: (lease: Lease, result: Result) => record(server.sql, timeOf(server.sql, now), [{ lease, result }])
   }
 })
 type Shop = Effect.Success<ReturnType<typeof openAt>>
 
-const attemptOf = ({ id, projectId }: Shop, number: number): Attempt => ({
+const leaseOf = ({ id, projectId }: Shop, number: number): Lease => ({
   projectId: ProjectId.make(projectId),
   messageId: id,
   conversationId: ConversationId.make(conversations.sandbox),
@@ -98,10 +99,10 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
     const called = new Set([1, 7, 43, 44, 45])
     for (let number = 2; number <= 45; number++) {
       const at = new Date(shop.now.getTime() + number * 3 * minute)
-      const [attempt = assert.fail("nothing is claimed")] = yield* claimIn(shop, at)
-      assert.strictEqual(attempt.number, number)
-      const result = resultAfter(attempt, byFailure(called.has(number) ? "connect_failed" : "host_exhausted"))
-      yield* record(shop.sql, timeOf(shop.sql, at), [{ attempt, result }])
+      const [lease = assert.fail("nothing is claimed")] = yield* claimIn(shop, at)
+      assert.strictEqual(lease.number, number)
+      const result = resultAfter(lease, byFailure(called.has(number) ? "connect_failed" : "host_exhausted"))
+      yield* record(shop.sql, timeOf(shop.sql, at), [{ lease, result }])
     }
     const { log, status } = yield* shop.row(shop.id)
     assert.strictEqual(status, "failed")
@@ -119,7 +120,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
         const shop = yield* openAt(place)
         const before = yield* shop.everything
         const result = resultOf(on)
-        const recorded = yield* shop.record(attemptOf(shop, 1), result)
+        const recorded = yield* shop.record(leaseOf(shop, 1), result)
         if (!moves) {
           assert.deepStrictEqual(recorded, [])
           return assert.deepStrictEqual(yield* shop.everything, before)
@@ -134,7 +135,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
         assert.propertyVal(recorded[0], "deliveryStatus", to)
         // A second record changes nothing, with any result.
         const after = yield* shop.everything
-        for (const [again] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(again))
+        for (const [again] of ends) yield* shop.record(leaseOf(shop, 1), resultOf(again))
         assert.deepStrictEqual(yield* shop.everything, after)
       })
     }
@@ -152,7 +153,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
         assert.isNotNull(row.log[0]?.finishedAt)
         // The outcome of the call in flight is ignored, and no other call is made.
         const after = yield* shop.everything
-        for (const [on] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(on))
+        for (const [on] of ends) yield* shop.record(leaseOf(shop, 1), resultOf(on))
         assert.deepStrictEqual(yield* claimIn(shop, shop.leaseEnd), [])
         yield* settleAs(shop, as === "sent" ? "failed" : "sent")
         assert.deepStrictEqual(yield* shop.everything, after)
@@ -228,8 +229,8 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
     const shop = yield* openAt("retrying, waiting")
     const [second = assert.fail("not claimed")] = yield* claimIn(shop, shop.now)
     const before = yield* shop.everything
-    for (const [on] of ends) yield* shop.record(attemptOf(shop, 1), resultOf(on))
-    for (const [on] of ends) yield* shop.record(attemptOf(shop, 3), resultOf(on))
+    for (const [on] of ends) yield* shop.record(leaseOf(shop, 1), resultOf(on))
+    for (const [on] of ends) yield* shop.record(leaseOf(shop, 3), resultOf(on))
     assert.deepStrictEqual(yield* shop.everything, before)
     yield* shop.record(second, resultOf("accepted"))
     assert.strictEqual((yield* shop.row(shop.id)).status, "sent")
@@ -239,7 +240,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a message in 
     const shop = yield* openAt("pending")
     const neighbour = yield* openAt("pending")
     const before = yield* shop.everything
-    const stray = { ...attemptOf(shop, 1), projectId: ProjectId.make(neighbour.projectId) }
+    const stray = { ...leaseOf(shop, 1), projectId: ProjectId.make(neighbour.projectId) }
     assert.deepStrictEqual(yield* shop.record(stray, resultOf("accepted")), [])
     yield* settle(shop.sql, ProjectId.make(neighbour.projectId), shop.id, "settled_sent", shop.now, "tester")
     assert.deepStrictEqual(yield* shop.everything, before)

@@ -6,7 +6,7 @@ const addresses = mutating("webhooks/address/Addresses.ts", "webhooks/address/En
 const evaluation = mutating("imports/Evaluation.ts", "imports/Preview")
 const previews = mutating("imports/Preview.ts", "contract/Preview")
 const outcomes = mutating("messaging/providers/Connectors/Connector.ts", "messaging/providers/Connectors.outcomes")
-const attempts = mutating("messaging/Attempts.ts", "messaging/Messages.states", "messaging/Messages.retries")
+const leasing = mutating("messaging/Claim.ts", "messaging/Messages.states", "messaging/Messages.retries")
 const schedule = mutating("campaigns/Campaigns/Changes.ts", "campaigns/Schedule")
 const sessions = mutating("http/auth/OperatorSessions.ts", "console/Access")
 const retryFailed = mutating("campaigns/CampaignControl.ts", "campaigns/RetryFailed")
@@ -51,9 +51,9 @@ export const domains = [
   outcomes('{ from: 408, to: 408, means: "unknown" },', ""),
   outcomes("Duration.min(delay, longestRetryAfter)", "delay"),
   outcomes('connect_timeout: "postponed"', 'connect_timeout: "unknown"'),
-  attempts('AND ${isAwake(sql, "queue.project_id")}', ""),
-  attempts("AND messages.attempts = result.number", ""),
-  attempts("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
+  leasing('AND ${isAwake(sql, "queue.project_id")}', ""),
+  mutating("messaging/Calls.ts", "messaging/Messages.states")("AND messages.attempts = result.number", ""),
+  leasing("attempts = attempts + (NOT lost)::int", "attempts = attempts + 1"),
   schedule('disambiguation: "earlier"', 'disambiguation: "later"'),
   schedule("instant < now", "false"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.states")("OR clients.suppressed", ""),
@@ -69,19 +69,16 @@ export const domains = [
   ),
   erasedTexts("UPDATE erasures SET passed = true FROM finished", "DELETE FROM erasures USING finished"),
   erasedTexts('without(sql, "reason")', 'sql.literal("attempt_log")'),
-  attempts("entry - 'reason'", "entry", "contract/Erased"),
-  attempts("IS DISTINCT FROM '' AS reachable", "IS NOT NULL AS reachable", "contract/Erased"),
-  mutating("messaging/Messages/Record.ts", "contract/Erase")("AND conversations.address <> ''", ""),
+  mutating("messaging/Calls.ts", "contract/Erased")("entry - 'reason'", "entry"),
+  leasing("IS DISTINCT FROM '' AS reachable", "IS NOT NULL AS reachable", "contract/Erased"),
+  mutating("messaging/Message.ts", "contract/Erase")("AND conversations.address <> ''", ""),
   mutating(
     "campaigns/Retention.ts",
     "campaigns/Retention",
     "contract/Erased"
   )("(abandoned_at < ${horizon} AND", "(true AND"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("LEFT JOIN made", "JOIN made"),
-  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")(
-    "candidate.available_at > ${oldestDue(sql, now)}",
-    "true"
-  ),
+  leasing("${sql.literal(dueAt)} > ${oldestDue(sql, now)}", "true", "campaigns/Runner.release"),
   mutating("campaigns/Runner.ts", "campaigns/RetryFailed")(" AND campaigns.version = seen.version", ""),
   mutating("campaigns/Runner.ts", "campaigns/Runner.fairness")("2 * (now - releasedAt)", "0"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.fairness")(
@@ -102,28 +99,19 @@ export const domains = [
     ""
   ),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")("ORDER BY turn, ", "ORDER BY "),
-  mutating("messaging/Messages/Record.ts", "campaigns/Runner.states")("number - 1 - earlier", "number - 1"),
-  mutating("messaging/Messages/Record.ts", "campaigns/Runner.states")(
-    "attempts - jsonb_array_length(attempt_log)",
-    "0"
-  ),
-  mutating("messaging/Messages/Record.ts", "campaigns/Runner.states")(" OR NOT entry @? '${isUncalled}'", ""),
-  mutating("messaging/Attempts.ts", "campaigns/Runner.states")(
-    'keptLog("message.attempt_log")',
-    '"message.attempt_log"'
-  ),
-  attempts('keptLog("attempt_log")', '"attempt_log"'),
-  mutating("messaging/Messages/Record.ts", "messaging/Messages.retries")(
-    'inDoubt ? "ended_in_doubt" : "refused"',
-    '"refused"'
-  ),
-  attempts("(NOT in_doubt OR channels.provider_version = ranked.provider_version)", "true"),
-  attempts("is_lost OR NOT is_late AND", "is_lost OR"),
-  attempts("AND ranked.address <> '' ", "", "contract/Erased"),
+  mutating("messaging/Message.ts", "campaigns/Runner.states")("number - 1 - earlier", "number - 1"),
+  mutating("messaging/Message.ts", "campaigns/Runner.states")("attempts - jsonb_array_length(attempt_log)", "0"),
+  mutating("messaging/Message.ts", "campaigns/Runner.states")(" OR NOT entry @? '${isUncalled}'", ""),
+  mutating("messaging/Claim.ts", "campaigns/Runner.states")('keptLog("message.attempt_log")', '"message.attempt_log"'),
+  leasing('keptLog("attempt_log")', '"attempt_log"'),
+  mutating("messaging/Message.ts", "messaging/Messages.retries")('inDoubt ? "ended_in_doubt" : "refused"', '"refused"'),
+  leasing("(NOT in_doubt OR channels.provider_version = ranked.provider_version)", "true"),
+  leasing("is_lost OR NOT is_late AND", "is_lost OR"),
+  leasing("AND ranked.address <> '' ", "", "contract/Erased"),
   mutating("campaigns/Runner/Release.ts", "contract/Erased")(") = ''", ") = 'gone'"),
   mutating("campaigns/Retention.ts", "campaigns/Retention")("AND status = 'unknown' LIMIT 1", "AND false LIMIT 1"),
   mutating("campaigns/Retention.ts", "campaigns/Retention")("ORDER BY random()", "ORDER BY project_id"),
-  mutating("messaging/Messages.ts", "campaigns/Retention")(
+  mutating("messaging/MessageControl.ts", "campaigns/Retention")(
     "SET abandoned_at = ${at}",
     "SET abandoned_at = audiences.abandoned_at"
   ),
@@ -143,7 +131,7 @@ export const domains = [
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("
   ),
-  mutating("messaging/Messages.ts", "campaigns/Runner.release")(
+  mutating("messaging/MessageControl.ts", "campaigns/Runner.release")(
     "recipient.status NOT IN ('sent', 'failed', 'unknown', 'skipped')",
     "false"
   ),
@@ -174,7 +162,7 @@ export const domains = [
     "> ${maxCandidates}::int",
     "> 2 * ${maxCandidates}::int"
   ),
-  mutating("messaging/Messages.ts", "console/Questions")(', "opened")', ', "project")'),
+  mutating("messaging/MessageControl.ts", "console/Questions")(', "opened")', ', "project")'),
   mutating("console/pages/Deliveries.ts", "console/Questions")("probe.deliveryId === id", "probe.deliveryId !== id"),
   mutating("console/pages/Campaigns.ts", "console/Questions")('status === "completed" && failed > 0', "false"),
   retryFailed("AND status = ${sql.literal(`'${from}'`)}", "AND status IN ('failed', 'unknown')"),
@@ -266,7 +254,7 @@ export const domains = [
   mutating("console/Console.ts", "console/Access")("if (isCrossSite(request))", "if (false)"),
   mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
   mutating("webhooks/delivery/DeliveryList.ts", "console/Lists")("AND answer = ${answer}", ""),
-  mutating("messaging/Messages.ts", "console/Lists")("OR campaign_id = ${campaignId}", "OR true"),
+  mutating("messaging/MessageControl.ts", "console/Lists")("OR campaign_id = ${campaignId}", "OR true"),
   mutating("operating/Search.ts", "console/Lists")(
     "created_at < ${until?.toISOString()",
     "created_at < ${since?.toISOString()"
@@ -277,7 +265,7 @@ export const domains = [
   mutating("console/Layout.ts", "console/Browser")('href="#content"', 'href="#main"'),
   mutating("project/Offboarding.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
   mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),
-  mutating("messaging/Messages.ts", "console/Lists")("AND messages.available_at IS NULL", ""),
+  mutating("messaging/MessageControl.ts", "console/Lists")("AND messages.available_at IS NULL", ""),
   mutating("operating/Operated.ts", "console/Browser")("FROM applied WHERE changed", "FROM applied WHERE false"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (row.applied) {", "if (row.failure === null) {"),

@@ -20,7 +20,7 @@ const sentElsewhere = /^src\/(cells|sql\/migrations)\//
 
 /** Statements that may take rows of projects at rest: those of results, for which a move waits. */
 const takenBefore = [
-  "src/messaging/Attempts.ts",
+  "src/messaging/Claim.ts",
   "src/webhooks/delivery/DeliveryLoop/Record.ts",
   "src/webhooks/delivery/DeliveryLoop/Record.ts",
   "src/webhooks/delivery/Disabling.ts"
@@ -86,7 +86,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   ],
   "few rows: stages of a pipeline, channels with due messages, clients with one email": [
     "src/crm/Deals/Patch.ts patch: sorts stages below a limit",
-    "src/messaging/Attempts.ts claim: sorts channels below a limit",
+    "src/messaging/Claim.ts claim: sorts channels below a limit",
     "src/crm/Clients.ts list: sorts clients below a limit"
   ],
   "the keys of all projects that end within 14 days, in the order of an index": [
@@ -172,7 +172,7 @@ describe("npm run sql", () => {
     const readers = stdout.split(/^(?=-- src)/m).filter((text) => reading.test(text))
     assert.deepStrictEqual(
       new Set(readers.map((text) => text.slice(0, text.indexOf("\n")))),
-      new Set(["-- src/messaging/Messages.ts find", "-- src/project/Offboarding.ts removeBatch"])
+      new Set(["-- src/messaging/MessageControl.ts find", "-- src/project/Offboarding.ts removeBatch"])
     )
     // One test locks rows of each table that background work changes. It only adds entries to the audit.
     const background = stdout.split(/^-- pool: /m).filter((text) => text.startsWith("developer-api workers\n"))

@@ -10,7 +10,7 @@
 import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { machine, stepOf } from "../../api/schema/States.ts"
-import { isInDoubt, lastError, nextAttemptAt } from "../../messaging/Attempts.ts"
+import { isInDoubt, lastError, nextAttemptAt } from "../../messaging/Claim.ts"
 import { isAwake } from "../../platform/MoveState.ts"
 
 export const recipients = machine({

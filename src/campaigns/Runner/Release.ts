@@ -9,11 +9,16 @@ import { Effect } from "effect"
 import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { stepOf } from "../../api/schema/States.ts"
-import { giveUpMessages, makeMessages, oldestDue } from "../../messaging/Attempts.ts"
-import type { Claim, LeaseTerms } from "../../messaging/Attempts.ts"
-import { type Limits, limitTables, shareOf } from "../../messaging/providers/ChannelLimits.ts"
+import {
+  type Claim,
+  giveUpMessages,
+  isRepeatable,
+  type LeaseTerms,
+  limitTables,
+  makeMessages,
+  shareOf
+} from "../../messaging/Claim.ts"
 import { hasOpen, isDueAgain, isFresh, openRecipients, recipients, routes, stateAfter, text } from "./Recipients.ts"
-import { idempotentTypes } from "../../messaging/providers/Connectors.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import { isAwake } from "../../platform/MoveState.ts"
 
@@ -60,7 +65,7 @@ const statementOf = (sql: Sql, terms: ReleaseTerms) => sql<Row>`
     SELECT project_id, id, coalesce(min(position) FILTER (WHERE move = 'released') - 1, max(position)) AS position
     FROM checked WHERE available_at IS NULL GROUP BY project_id, id HAVING bool_or(move = 'blocked')
   ),
-  ${chosen(sql, terms.limits)},
+  ${chosen(sql, terms)},
   ${moving(sql)},
   ended AS (
     UPDATE campaign_recipients AS recipient SET
@@ -107,7 +112,7 @@ const statementOf = (sql: Sql, terms: ReleaseTerms) => sql<Row>`
  * The recipients that fit the limits, with the time of each send. The limits are the quota of the campaign, then the permits of the channel.
  * Projects with fewer attempts in flight come first. `turn` counts only recipients with a permit: others do not slow the pace.
  */
-const chosen = (sql: Sql, limits: Limits) => sql`
+const chosen = (sql: Sql, { limits }: ReleaseTerms) => sql`
   ranked AS (
     SELECT *, row_number() OVER (PARTITION BY project_id, id ORDER BY available_at, position) AS rank
     FROM checked WHERE move = 'released'
@@ -223,13 +228,12 @@ const checked = (sql: Sql, { now }: ReleaseTerms) => sql`
         WHERE route.project_id = candidate.project_id AND route.campaign_id = candidate.id
           AND CASE
             WHEN candidate.in_doubt
-              THEN candidate.available_at > ${oldestDue(sql, now)}
+              THEN ${isRepeatable(sql, now, "candidate.available_at", "route.provider_type")}
                 AND route.kind = candidate.last_route AND route.provider_type = candidate.last_provider
                 AND route.provider_version = (
                   SELECT provider_version FROM messages
                   WHERE project_id = candidate.project_id AND id = candidate.last_message LIMIT 1
                 )
-                AND route.provider_type = ANY(${[...idempotentTypes]}::text[])
             ELSE candidate.last_route = 'primary' OR route.kind = 'fallback'
           END
         ORDER BY route.rank LIMIT 1

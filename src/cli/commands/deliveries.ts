@@ -17,7 +17,7 @@ import type { Campaign } from "../../api/campaigns/Campaign.ts"
 import { campaignStatuses } from "../../api/campaigns/Commands.ts"
 import { messageStatuses } from "../../api/messaging/Messaging.ts"
 import { listCampaigns } from "../../campaigns/CampaignControl.ts"
-import { listMessages } from "../../messaging/Messages.ts"
+import { listMessages } from "../../messaging/MessageControl.ts"
 
 /** A delivery as `--json` shows it. */
 export const deliveryItemOf = (delivery: Delivery) => ({

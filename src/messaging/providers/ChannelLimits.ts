@@ -15,10 +15,9 @@
  */
 import { Clock, Context, Duration, Effect, Exit, Schedule } from "effect"
 import { CircuitBreaker } from "effect/persistence"
-import type { SqlClient, Statement } from "effect/sql"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
 import { monotonicClock, monotonicMillis } from "../../platform/MonotonicTime.ts"
-import { isUnanswered, type Outcome } from "./Connectors/Connector.ts"
+import { isUnanswered, type CallOutcome } from "./Connectors/Connector.ts"
 import { outcomes } from "./Connectors.ts"
 
 /**
@@ -40,7 +39,7 @@ const circuits = CircuitBreaker.make({
 }).pipe(Effect.provide(CircuitBreaker.layerStoreMemory({ idleTimeToLive: forgetAfter })))
 
 /** An interrupted call says nothing about its provider. */
-const classify = (exit: Exit.Exit<Outcome>) => {
+const classify = (exit: Exit.Exit<CallOutcome>) => {
   if (Exit.isFailure(exit)) return CircuitBreaker.ignored
   return isUnanswered(exit.value) ? CircuitBreaker.failure() : CircuitBreaker.success
 }
@@ -52,7 +51,7 @@ export interface Channel {
 
 export interface Permit {
   /** Makes a call, unless the channel's circuit admits none now. An interrupted call has no effect on the channel. */
-  readonly use: (call: Effect.Effect<Outcome>) => Effect.Effect<Outcome>
+  readonly use: (call: Effect.Effect<CallOutcome>) => Effect.Effect<CallOutcome>
   /** Gives the permit back. The second time, this has no effect. */
   readonly end: () => void
 }
@@ -136,7 +135,7 @@ export const make = Effect.gen(function* () {
             Effect.provideService(Clock.Clock, clock),
             breaker.execute({ key: nameOf(channel), classify }),
             Effect.provideService(Clock.Clock, durations),
-            Effect.catchTag("CircuitBreakerError", () => Effect.succeed<Outcome>(outcomes.circuitOpen))
+            Effect.catchTag("CircuitBreakerError", () => Effect.succeed<CallOutcome>(outcomes.circuitOpen))
           ),
         end: () => {
           if (!taken) return
@@ -175,20 +174,3 @@ export const make = Effect.gen(function* () {
     }
   }
 })
-
-export const limitTables = (sql: SqlClient.SqlClient, { channels, projects }: Limits): Statement.Fragment => sql`
-  channel_limit (project_id, channel_id, free) AS MATERIALIZED (
-    SELECT * FROM unnest(${channels.map(({ projectId }) => projectId)}::text[],
-      ${channels.map(({ channelId }) => channelId)}::text[], ${channels.map(({ free }) => free)}::int[])
-  ),
-  project_share (project_id, held) AS MATERIALIZED (
-    SELECT * FROM unnest(${projects.map(({ projectId }) => projectId)}::text[], ${projects.map(({ held }) => held)}::int[])
-  )`
-
-/**
- * SQL by which rows are ordered to share permits fairly: the project with the fewest attempts in flight comes first. A single
- * project may take all permits. If another project waits, it gets each freed permit until both hold the same number. `rank` is
- * the position of a row within its project.
- */
-export const shareOf = (sql: SqlClient.SqlClient, rank: string): Statement.Fragment =>
-  sql.literal(`${rank} + coalesce(project_share.held, 0)`)

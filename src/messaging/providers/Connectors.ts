@@ -4,7 +4,7 @@
  */
 import { type Duration, Effect, Option, Redacted, Schema } from "effect"
 import { type ProviderType, providerTypes } from "../../api/messaging/Messaging.ts"
-import { byFailure, connector, type Outcome, type Outgoing } from "./Connectors/Connector.ts"
+import { byFailure, connector, type CallOutcome, type Outgoing } from "./Connectors/Connector.ts"
 import { http } from "./Connectors/Http.ts"
 import { telegram } from "./Connectors/Telegram.ts"
 import { Settings } from "../../platform/Settings.ts"
@@ -59,7 +59,7 @@ export const channelsWith = <Fields extends Schema.Struct.Fields>(fields: Fields
 const table: {
   readonly [Type in ProviderType]: {
     readonly idempotent: boolean
-    readonly send: (config: Configs[Type], message: Outgoing, timeout: Duration.Duration) => Effect.Effect<Outcome>
+    readonly send: (config: Configs[Type], message: Outgoing, timeout: Duration.Duration) => Effect.Effect<CallOutcome>
   }
 } = connectors
 
@@ -79,7 +79,7 @@ export const send = <Type extends ProviderType>(
 export const makeCall = Effect.gen(function* () {
   const box = yield* SecretBox
   const { providerTimeout } = yield* Settings
-  return (channel: SealedChannel, message: Outgoing): Effect.Effect<Outcome> =>
+  return (channel: SealedChannel, message: Outgoing): Effect.Effect<CallOutcome> =>
     openConfig(box, channel).pipe(
       Effect.flatMap((opened) => send(opened, message, providerTimeout)),
       Effect.catchTag("SecretUnreadable", () =>
@@ -104,7 +104,7 @@ export const outcomes = {
   internal: { _tag: "unknown", errorCode: "internal" },
   interrupted: { _tag: "unknown", errorCode: "interrupted" },
   leaseLost: { _tag: "unknown", errorCode: "lease_lost" }
-} as const satisfies Record<string, Outcome>
+} as const satisfies Record<string, CallOutcome>
 
 type Box = SecretBox["Service"]
 

@@ -8,7 +8,7 @@ import {
   byFailure,
   byStatus,
   isUnanswered,
-  type Outcome
+  type CallOutcome
 } from "../../../src/messaging/providers/Connectors/Connector.ts"
 
 const channelOf = (project: string, channel: string): ChannelLimits.Channel => ({
@@ -18,9 +18,9 @@ const channelOf = (project: string, channel: string): ChannelLimits.Channel => (
 
 /** How a call ends: by an outcome, or interrupted before it has one. */
 const ends = {
-  answered: Option.some<Outcome>({ _tag: "accepted", providerMessageId: "1" }),
+  answered: Option.some<CallOutcome>({ _tag: "accepted", providerMessageId: "1" }),
   unanswered: Option.some(byFailure("timeout")),
-  interrupted: Option.none<Outcome>()
+  interrupted: Option.none<CallOutcome>()
 }
 type End = keyof typeof ends
 
@@ -34,7 +34,7 @@ const scene = Effect.map(ChannelLimits.make, (channels) => {
   /** Takes a permit of a channel, and begins its call; returns the end of the call, or undefined if no call is admitted. */
   const begin = Effect.fnUntraced(function* (project: string, channel = "c") {
     const permit = channels.take(channelOf(project, channel))
-    const outcome = yield* Deferred.make<Outcome>()
+    const outcome = yield* Deferred.make<CallOutcome>()
     let isMade = false
     const call = Effect.suspend(() => {
       isMade = true

@@ -2,7 +2,7 @@
 import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Fiber } from "effect"
 import { type ChannelConfig, send as sendOver } from "../../../src/messaging/providers/Connectors.ts"
-import type { Outcome } from "../../../src/messaging/providers/Connectors/Connector.ts"
+import type { CallOutcome } from "../../../src/messaging/providers/Connectors/Connector.ts"
 import { answering, answerOf, endpoint, parsed, tls, trusted } from "../../support/Endpoints.ts"
 import {
   accepted,
@@ -31,7 +31,7 @@ import { until, untilLive } from "../../support/Waiting.ts"
 const test = providing(connectors())
 
 /** Returns the outcome of a status by the contract; `taken` is that of a status that accepts. */
-const meaning = (status: number, provider = "http", taken = unreadable): Outcome => {
+const meaning = (status: number, provider = "http", taken = unreadable): CallOutcome => {
   const code = `${provider}_${status}`
   if (status >= 200 && status <= 299) return taken
   if (status === 429 || status === 503) return postponed(code)

@@ -16,7 +16,7 @@ import {
 import { TestClock } from "effect/testing"
 import { ConversationId, MessageId } from "../../../src/api/schema/Ids.ts"
 import { ChannelConfig, send as sendOver } from "../../../src/messaging/providers/Connectors.ts"
-import type { Outcome, Outgoing } from "../../../src/messaging/providers/Connectors/Connector.ts"
+import type { CallOutcome, Outgoing } from "../../../src/messaging/providers/Connectors/Connector.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
 import type { Endpoint } from "../../support/Endpoints.ts"
 import { untilLive } from "../../support/Waiting.ts"
@@ -51,7 +51,7 @@ export const both = ({ port }: Port, origin = "http://127.0.0.1"): ReadonlyArray
 /** Sends to both providers; asserts the outcome of each. */
 export const expectOfBoth = Effect.fnUntraced(function* (
   to: Port,
-  outcome: Outcome,
+  outcome: CallOutcome,
   { origin, what }: { readonly origin?: string; readonly what?: string } = {}
 ) {
   for (const channel of both(to, origin)) assert.deepStrictEqual(yield* send(channel), outcome, what)
@@ -65,7 +65,10 @@ export const message: Outgoing = {
 }
 
 /** Sends over a channel. Asserts that no span, outcome or log contains a secret, the text or the recipient. */
-export const send = (channel: ChannelConfig, outgoing: Outgoing = message): Effect.Effect<Outcome, never, Settings> =>
+export const send = (
+  channel: ChannelConfig,
+  outgoing: Outgoing = message
+): Effect.Effect<CallOutcome, never, Settings> =>
   Effect.gen(function* () {
     const { providerTimeout } = yield* Settings
     const logged: Array<unknown> = []
@@ -82,7 +85,7 @@ export const send = (channel: ChannelConfig, outgoing: Outgoing = message): Effe
   })
 
 /** Returns an outcome without the provider's words, which operators alone see, and which may repeat the request. */
-const withoutReason = (outcome: Outcome): Outcome => {
+const withoutReason = (outcome: CallOutcome): CallOutcome => {
   if (outcome._tag === "accepted") return outcome
   const { reason: _, ...others } = outcome
   return others
@@ -111,10 +114,10 @@ export const overdue = (channel: ChannelConfig, when: () => boolean) =>
     return yield* Fiber.join(sending)
   })
 
-export const accepted = (providerMessageId: string): Outcome => ({ _tag: "accepted", providerMessageId })
-export const refused = (errorCode: string): Outcome => ({ _tag: "refused", errorCode })
-export const unknown = (errorCode: string): Outcome => ({ _tag: "unknown", errorCode })
-export const postponed = (errorCode: string, seconds?: number): Outcome => ({
+export const accepted = (providerMessageId: string): CallOutcome => ({ _tag: "accepted", providerMessageId })
+export const refused = (errorCode: string): CallOutcome => ({ _tag: "refused", errorCode })
+export const unknown = (errorCode: string): CallOutcome => ({ _tag: "unknown", errorCode })
+export const postponed = (errorCode: string, seconds?: number): CallOutcome => ({
   _tag: "postponed",
   errorCode,
   retryAfter: Option.map(Option.fromUndefinedOr(seconds), Duration.seconds)

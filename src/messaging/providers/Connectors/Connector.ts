@@ -18,7 +18,7 @@ import {
 import { redactSecrets } from "../../../platform/Text.ts"
 
 /** The outcome of one provider call. Error codes are stable and stored with the attempt. */
-export type Outcome =
+export type CallOutcome =
   | { readonly _tag: "accepted"; readonly providerMessageId: string }
   | (Failed & { readonly _tag: "refused" })
   /** The message was certainly not processed. It may be sent again after `retryAfter`. */
@@ -32,7 +32,7 @@ interface Failed {
   readonly reason?: string
 }
 
-type Meaning = Outcome["_tag"]
+type Meaning = CallOutcome["_tag"]
 
 /** Outcomes by status: the first row that contains the status applies. `accepted` also requires an answer that can be decoded. */
 const statuses: ReadonlyArray<{ readonly from: number; readonly to: number; readonly means: Meaning }> = [
@@ -81,7 +81,7 @@ const unanswered = new Set<string>(
   Object.keys(failures).filter((failure) => failure !== "unreadable_answer" && failure !== "host_exhausted")
 )
 
-export const isUnanswered = (outcome: Outcome): boolean =>
+export const isUnanswered = (outcome: CallOutcome): boolean =>
   outcome._tag !== "accepted" && unanswered.has(outcome.errorCode)
 
 /** Longer `Retry-After` values are reduced to this. */
@@ -95,18 +95,18 @@ export const byStatus = (
   source: "http" | "telegram",
   status: number,
   retryAfter: Option.Option<Duration.Duration>
-): Outcome => {
+): CallOutcome => {
   const means = meaningOf(status)
   return means === "accepted" ? byFailure("unreadable_answer") : outcome(means, `${source}_${status}`, retryAfter)
 }
 
-export const byFailure = (failure: Failure): Outcome => outcome(failures[failure], failure, Option.none())
+export const byFailure = (failure: Failure): CallOutcome => outcome(failures[failure], failure, Option.none())
 
 const outcome = (
   means: Exclude<Meaning, "accepted">,
   errorCode: string,
   retryAfter: Option.Option<Duration.Duration>
-): Outcome =>
+): CallOutcome =>
   means === "postponed"
     ? { _tag: means, errorCode, retryAfter: Option.map(retryAfter, (delay) => Duration.min(delay, longestRetryAfter)) }
     : { _tag: means, errorCode }
@@ -127,7 +127,7 @@ interface Connector<Config extends Schema.Top> {
   /** Whether a repeated send with the same message id has no second effect. */
   readonly idempotent: boolean
   /** Calls the provider once. Never fails, and ends within `timeout`. */
-  readonly send: (config: Config["Type"], message: Outgoing, timeout: Duration.Duration) => Effect.Effect<Outcome>
+  readonly send: (config: Config["Type"], message: Outgoing, timeout: Duration.Duration) => Effect.Effect<CallOutcome>
 }
 
 /** Declares a connector, and infers the type of its config. */
@@ -159,7 +159,7 @@ interface Call {
   readonly url: URL
   /** JSON in UTF-8 with its headers, made within the call's span. */
   readonly request: Effect.Effect<{ readonly body: Uint8Array; readonly headers: Readonly<Record<string, string>> }>
-  readonly outcomeOf: (reply: Reply) => Outcome
+  readonly outcomeOf: (reply: Reply) => CallOutcome
   /** The words in an answer that is no acceptance. Default: its whole body. */
   readonly reasonOf?: (reply: Reply) => Option.Option<string>
   /** A secret that an answer could repeat. */
@@ -187,7 +187,7 @@ const connections = makeConnections(({ host }) => resolve(host))
 export const call = (
   timeout: Duration.Duration,
   { messageId, outcomeOf, reasonOf = wholeBody, request, secret, url }: Call
-): Effect.Effect<Outcome> =>
+): Effect.Effect<CallOutcome> =>
   Effect.suspend(() => {
     let reason: Option.Option<string> = Option.none()
     const outcomeWithReason = (reply: Reply) => {
@@ -204,7 +204,7 @@ export const call = (
 const called = (
   timeout: Duration.Duration,
   { outcomeOf, request, url }: Pick<Call, "outcomeOf" | "request" | "url">
-): Effect.Effect<Outcome> =>
+): Effect.Effect<CallOutcome> =>
   Effect.gen(function* () {
     const { body, headers } = yield* request
     const post = {
@@ -232,7 +232,7 @@ const called = (
     )
   })
 
-const errorOf = (outcome: Outcome) => (outcome._tag === "accepted" ? undefined : outcome.errorCode)
+const errorOf = (outcome: CallOutcome) => (outcome._tag === "accepted" ? undefined : outcome.errorCode)
 
 const failureOf = (code: ExchangeFailed["code"], mayBeWritten: boolean): Failure => {
   if (code === "invalid_response") return "unreadable_answer"
@@ -250,10 +250,10 @@ const wholeBody = ({ body }: Reply): Option.Option<string> => Option.map(body, (
 
 /** PostgreSQL stores neither U+0000 nor an unpaired surrogate. */
 const withReason = (
-  outcome: Exclude<Outcome, { readonly _tag: "accepted" }>,
+  outcome: Exclude<CallOutcome, { readonly _tag: "accepted" }>,
   reason: Option.Option<string>,
   secret: Redacted.Redacted
-): Outcome => {
+): CallOutcome => {
   const text = Option.getOrElse(reason, () => "").trim()
   if (text === "") return outcome
   const shown = redactSecrets(text.replaceAll(Redacted.value(secret), "[redacted]"))

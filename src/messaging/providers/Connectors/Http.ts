@@ -14,7 +14,7 @@ import {
   HttpUrl,
   jsonBody,
   meaningOf,
-  type Outcome,
+  type CallOutcome,
   type Reply,
   secret
 } from "./Connector.ts"
@@ -49,7 +49,7 @@ const read = jsonBody(
   Schema.Struct({ providerMessageId: Schema.String.check(Schema.makeFilter((id: string) => !isUnsafe(id))) })
 )
 
-const outcomeOf = ({ body, retryAfter, status }: Reply): Outcome =>
+const outcomeOf = ({ body, retryAfter, status }: Reply): CallOutcome =>
   meaningOf(status) === "accepted"
     ? Option.match(read(body), {
         onNone: () => byFailure("unreadable_answer"),

@@ -11,7 +11,7 @@ import {
   HttpUrl,
   jsonBody,
   meaningOf,
-  type Outcome,
+  type CallOutcome,
   type Reply,
   secret
 } from "./Connector.ts"
@@ -77,7 +77,7 @@ const readDescription = jsonBody(Schema.Struct({ description: Schema.String }))
 
 const readMove = jsonBody(Schema.Struct({ parameters: Schema.Struct({ migrate_to_chat_id: Schema.Int }) }))
 
-const outcomeOf = ({ body, retryAfter, status }: Reply): Outcome => {
+const outcomeOf = ({ body, retryAfter, status }: Reply): CallOutcome => {
   const answer = Option.getOrUndefined(read(body))
   if (answer?.ok === true) {
     return meaningOf(status) === "accepted"

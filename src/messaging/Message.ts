@@ -13,22 +13,22 @@
  */
 import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
-import type { ChannelId, ConversationId, MessageId, ProjectId } from "../../api/schema/Ids.ts"
+import type { ChannelId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import {
   type AttemptStatus,
   type MessageReceipt,
   type MessageStatus,
   messageStatuses,
   type ProviderType
-} from "../../api/messaging/Messaging.ts"
-import { ConversationNotFound } from "../../api/Problems.ts"
-import { selectList } from "../../sql/Columns.ts"
-import { type Mutation, plain } from "../../commands/Command.ts"
-import type { EventContext } from "../../outbox/Outbox.ts"
+} from "../api/messaging/Messaging.ts"
+import { ConversationNotFound } from "../api/Problems.ts"
+import { selectList } from "../sql/Columns.ts"
+import { type Mutation, plain } from "../commands/Command.ts"
+import type { EventContext } from "../outbox/Outbox.ts"
 import { Duration, Option } from "effect"
-import { machine, startsOf, targetOf } from "../../api/schema/States.ts"
-import { isIdempotent } from "../providers/Connectors.ts"
-import type { Outcome } from "../providers/Connectors/Connector.ts"
+import { machine, startsOf, targetOf } from "../api/schema/States.ts"
+import { isIdempotent } from "./providers/Connectors.ts"
+import type { CallOutcome } from "./providers/Connectors/Connector.ts"
 
 /** Makes moves to one state from all states in which an attempt may be in flight. */
 const attempted = <const To extends MessageStatus>(to: To) => ({ pending: to, retrying: to, unknown: to })
@@ -91,7 +91,8 @@ export const givenUp = (sql: Sql, inDoubt: string): Statement.Fragment =>
 /** Delays before the second attempt and later ones. */
 const backoff = [Duration.seconds(1), Duration.seconds(5), Duration.seconds(30), Duration.minutes(2)]
 
-export interface Attempted {
+/** What the result of an attempt depends on, besides the outcome of its call. */
+export interface Attempt {
   /** The number of the attempt. Its result is recorded only while it is the latest attempt. */
   readonly number: number
   /** Whether an earlier attempt may have been processed. */
@@ -122,12 +123,12 @@ const uncalled = ["circuit_open", "interrupted", "config_unreadable", "host_exha
 export const longestWait = Duration.hours(24)
 
 /** Returns the delay before the next attempt. An attempt without a call does not count, and is repeated until `longestWait`. */
-const nextAfter = ({ ageMillis = 0, number, uncalled: earlier = 0 }: Attempted, outcome: Outcome) => {
+const nextAfter = ({ ageMillis = 0, number, uncalled: earlier = 0 }: Attempt, outcome: CallOutcome) => {
   if (outcome._tag !== "postponed" || !uncalled.includes(outcome.errorCode)) return backoff[number - 1 - earlier]
   return ageMillis < Duration.toMillis(longestWait) ? (backoff[number - 1] ?? backoff.at(-1)) : undefined
 }
 
-export const resultOf = (attempt: Attempted, outcome: Outcome): Result => {
+export const resultOf = (attempt: Attempt, outcome: CallOutcome): Result => {
   const { inDoubt, providerType } = attempt
   const next = nextAfter(attempt, outcome)
   const delay = Option.map(Option.fromUndefinedOr(next), Duration.toMillis)

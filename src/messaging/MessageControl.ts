@@ -16,7 +16,7 @@ import {
   scanLimit,
   showing
 } from "../operating/Search.ts"
-import { after, attemptAfter, before, endedLog, type Move } from "./Messages/Record.ts"
+import { after, attemptAfter, before, endedLog, type Move } from "./Message.ts"
 import { selectList } from "../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
 

@@ -1,34 +1,31 @@
 /**
- * SQL of attempts to send a message: claim, lease, record. The last part is for the messages of campaigns. To release a recipient means to
- * lease an attempt of its message. Between two attempts, such a message has no `available_at`, and waits until its recipient is released
- * again.
+ * SQL that leases attempts to send messages, within the limits of their channels. The last part is for campaigns: to release a recipient
+ * means to lease an attempt of its message. Between two attempts, such a message has no `available_at`, and waits until its recipient is
+ * released again.
  */
 import { Duration } from "effect"
 import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { CampaignId, ChannelId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import { instant, later } from "../sql/Times.ts"
-import { type Limits, limitTables, shareOf } from "./providers/ChannelLimits.ts"
 import {
   after,
-  attemptAfter,
-  type Attempted,
-  before,
-  columns,
+  type Attempt,
   endedLog,
   givenUp,
   inDoubt,
   isWaiting,
   keptLog,
   longestWait,
-  type Message,
-  type Result,
   startedAttempt,
   uncalledAttempts
-} from "./Messages/Record.ts"
+} from "./Message.ts"
+import type { Limits } from "./providers/ChannelLimits.ts"
+import { idempotentTypes } from "./providers/Connectors.ts"
 import { isAwake } from "../platform/MoveState.ts"
 
-export interface Attempt extends Attempted {
+/** A message with a leased attempt, as a claim or a release returns it. */
+export interface Claim extends Attempt {
   readonly projectId: ProjectId
   readonly messageId: MessageId
   /** Null for a message of a campaign. */
@@ -40,60 +37,7 @@ export interface Attempt extends Attempted {
   readonly address: string
   readonly text: string
   readonly traceparent: string
-}
-
-export interface AttemptResult {
-  readonly attempt: Attempt
-  readonly result: Result
-}
-
-/** A message after the result of its attempt. If `messageId` is null, another transaction has locked the message. */
-type Recorded = { readonly project: ProjectId; readonly id: MessageId } & (Message | { readonly messageId: null })
-
-/**
- * Records the results of attempts. Returns no row for an attempt that already has a result. Skips a message that another
- * transaction has locked, and returns its id. The time of the next attempt is by the database's clock. A campaign's message gets
- * no `available_at`: it waits until `campaigns/Runner.ts` leases its next attempt. A message without an address is of a client who was
- * erased: what its provider has answered may repeat the text.
- */
-export const record = (sql: Sql, now: Statement.Fragment, attempted: ReadonlyArray<AttemptResult>) => sql<Recorded>`
-  WITH result AS MATERIALIZED (
-    SELECT * FROM jsonb_to_recordset(${JSON.stringify(attempted.map(rowOf))}::jsonb) AS result (
-      project_id text, id text, number int, "from" text[], "to" text, entry jsonb, delay float8
-    )
-  ),
-  open AS MATERIALIZED (SELECT result.* FROM ${attemptsOf(sql)}),
-  locked AS MATERIALIZED (SELECT result.* FROM ${attemptsOf(sql)} FOR NO KEY UPDATE OF messages SKIP LOCKED),
-  recorded AS (
-    UPDATE messages SET status = "to", attempting = false, worker_id = NULL, updated_at = finished_at,
-      available_at = CASE WHEN campaign_id IS NULL THEN next_at END,
-      attempt_log = jsonb_set(attempt_log, '{-1}', attempt_log -> -1 || CASE address WHEN '' THEN entry - 'reason' ELSE entry END || jsonb_build_object(
-        'finishedAt', ${instant(sql, sql`finished_at`)}, 'nextAttemptAt', ${instant(sql, sql`next_at`)}))
-    FROM (SELECT date_trunc('milliseconds', ${now}) AS finished_at) AS clock,
-      locked, LATERAL (SELECT finished_at + delay * interval '1 millisecond' AS next_at) AS time, channels
-    WHERE messages.project_id = locked.project_id AND messages.id = locked.id
-      AND channels.project_id = messages.project_id AND channels.id = messages.channel_id
-    RETURNING messages.project_id, ${columns(sql, now)}
-  )
-  SELECT open.project_id AS project, open.id, recorded.* FROM open
-    LEFT JOIN recorded ON recorded.project_id = open.project_id AND recorded."messageId" = open.id`
-
-/** The messages whose attempts in flight the rows of `result` end. */
-const attemptsOf = (sql: Sql) => sql`
-  result JOIN messages ON messages.project_id = result.project_id AND messages.id = result.id
-    AND messages.attempting AND messages.attempts = result.number AND messages.status = ANY(result."from")`
-
-const rowOf = ({ attempt: { messageId, number, projectId }, result }: AttemptResult) => {
-  const { delayMillis, errorCode, on, providerMessageId, reason } = result
-  const entry = { status: attemptAfter[on], providerMessageId, errorCode, reason }
-  return { project_id: projectId, id: messageId, number, from: before(on), to: after(on), entry, delay: delayMillis }
-}
-
-/**
- * A message with a leased attempt. If `lost`, an earlier lease of the attempt has ended without a result: the attempt is not
- * made again, but recorded as unknown.
- */
-export interface Claim extends Attempt {
+  /** Whether an earlier lease of the attempt has ended without a result. The attempt is not made again, but recorded as unknown. */
   readonly lost: boolean
   /** Milliseconds until the attempt is due. */
   readonly delayMillis: number
@@ -107,6 +51,24 @@ export interface LeaseTerms {
   readonly workerId: bigint | null
   readonly limits: Limits
 }
+
+/** CTEs with the limits: the channels whose number of free permits is not that of a new channel, and the permits that projects hold. */
+export const limitTables = (sql: Sql, { channels, projects }: Limits): Statement.Fragment => sql`
+  channel_limit (project_id, channel_id, free) AS MATERIALIZED (
+    SELECT * FROM unnest(${channels.map(({ projectId }) => projectId)}::text[],
+      ${channels.map(({ channelId }) => channelId)}::text[], ${channels.map(({ free }) => free)}::int[])
+  ),
+  project_share (project_id, held) AS MATERIALIZED (
+    SELECT * FROM unnest(${projects.map(({ projectId }) => projectId)}::text[], ${projects.map(({ held }) => held)}::int[])
+  )`
+
+/**
+ * SQL by which rows are ordered to share permits fairly: the project with the fewest attempts in flight comes first. A single
+ * project may take all permits. If another project waits, it gets each freed permit until both hold the same number. `rank` is
+ * the position of a row within its project.
+ */
+export const shareOf = (sql: Sql, rank: string): Statement.Fragment =>
+  sql.literal(`${rank} + coalesce(project_share.held, 0)`)
 
 /**
  * Claims due messages and leases their attempts, within the limits. Projects share the free permits fairly, and so do the channels
@@ -150,7 +112,7 @@ export const claim = (sql: Sql, terms: LeaseTerms) => sql<Claim>`
 const workerOf = ({ workerId }: LeaseTerms) => (workerId === null ? null : String(workerId))
 
 /** Returns SQL for the time `longestWait` ago. A message whose next attempt was due before this time has waited for too long. */
-export const oldestDue = (sql: Sql, now: Statement.Fragment) => later(sql, now, -Duration.toMillis(longestWait))
+const oldestDue = (sql: Sql, now: Statement.Fragment) => later(sql, now, -Duration.toMillis(longestWait))
 
 /**
  * Lost attempts, due messages, at most as many as their channel has free permits, and messages that have waited for too long.
@@ -255,6 +217,13 @@ export const giveUpMessages = (sql: Sql, now: Statement.Fragment) => sql`
   FROM abandoned
   WHERE messages.project_id = abandoned.project_id AND messages.id = abandoned.message_id
     AND NOT attempting AND ${isWaiting(sql, "messages.status")}`
+
+/**
+ * A condition on a message in doubt: another attempt sends no second message, because the provider has its idempotency key. If the attempt
+ * was due `longestWait` ago, the provider may have lost the key.
+ */
+export const isRepeatable = (sql: Sql, now: Statement.Fragment, dueAt: string, providerType: string) => sql`
+  ${sql.literal(dueAt)} > ${oldestDue(sql, now)} AND ${sql.literal(providerType)} = ANY(${[...idempotentTypes]}::text[])`
 
 export const isInDoubt = (sql: Sql) => sql.literal(`message.${inDoubt}`)
 
