@@ -10,6 +10,6 @@ enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/developer-api",
 
 // Imported dynamically, because static imports would be loaded before the cache is enabled.
 const { commandsFor } = await import("./cli/Commands.ts")
-const { run } = await import("./cli/Runner.ts")
+const { run } = await import("./cli/Run.ts")
 
 run(await commandsFor(process.argv.slice(2)))

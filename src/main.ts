@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url"
 enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/developer-api", import.meta.url)))
 
 // Imported dynamically, because static imports would be loaded before the cache is enabled.
-const { run } = await import("./cli/Runner.ts")
+const { run } = await import("./cli/Run.ts")
 const { serveAs } = await import("./cli/Commands.ts")
 
 run(serveAs("npm start --"))

@@ -4,10 +4,10 @@ import { SqlClient } from "effect/sql"
 import { commanded } from "../api/campaigns/Commands.ts"
 import { CampaignId, type ProjectId } from "../api/schema/Ids.ts"
 import type { Mutation } from "../commands/Command.ts"
-import { newOnce, operated } from "../operating/Operated.ts"
+import { newOnce, actByMutation } from "../operating/AuditedActions.ts"
 import { eventContext, type EventContext } from "../outbox/Outbox.ts"
 import { livesHere } from "../platform/MoveState.ts"
-import { isCreatedIn, listing, type RangeByAge, showing } from "../operating/Search.ts"
+import { isCreatedIn, makeList, type RangeByAge, makeShow } from "../operating/Lists.ts"
 import { details, list, type Listed } from "./Campaigns.ts"
 import { change, changeOf } from "./Campaigns/Changes.ts"
 import { stepOf } from "../api/schema/States.ts"
@@ -30,7 +30,7 @@ export const operationsOn = ({ progress, status }: Listed): ReadonlyArray<Operat
   })
 
 /** Lists campaigns, newest first. */
-export const listCampaigns = listing(
+export const listCampaigns = makeList(
   "listCampaigns",
   (sql, projectId, { status, ...range }: RangeByAge & { readonly status: Listed["status"] | null }) =>
     list(
@@ -43,7 +43,7 @@ export const listCampaigns = listing(
   ({ id }) => id
 )
 
-export const showCampaign = showing("showCampaign", "campaign", details)
+export const showCampaign = makeShow("showCampaign", "campaign", details)
 
 /** Carries out a command on a campaign. Returns the number of recipients that are retried; null if it retries none, or is repeated. */
 export const commandCampaign = Effect.fn("commandCampaign")(function* (
@@ -59,7 +59,7 @@ export const commandCampaign = Effect.fn("commandCampaign")(function* (
     operation === "retry_failed"
       ? retryFailed(sql, projectId, CampaignId.make(id), cause)
       : change(sql, projectId, CampaignId.make(id), changeOf({ operation }), cause)
-  return yield* operated<number>({ projectId, action: `campaign.${operation}`, id, once }, changed)
+  return yield* actByMutation<number>({ projectId, action: `campaign.${operation}`, id, once }, changed)
 })
 
 /**

@@ -28,7 +28,7 @@ import { change, changeOf, scheduling } from "./Campaigns/Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
 import { type Conflict, create, current, duplicate, remove } from "./Campaigns/Commands.ts"
 import { columnsOf, selectList } from "../sql/Columns.ts"
-import { pageOf, type Range } from "../operating/Search.ts"
+import { pageOf, type Range } from "../operating/Lists.ts"
 import { Segment, Template } from "../api/campaigns/Campaigns.ts"
 
 export const makeCampaigns = Effect.gen(function* () {

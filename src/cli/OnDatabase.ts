@@ -6,7 +6,7 @@ import { sqlClients, DatabaseUrl } from "../sql/Connections.ts"
 import { assertMigrated, migrate } from "../sql/migrations/Migrations.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { Settings } from "../platform/Settings.ts"
-import { signalled } from "./Runner.ts"
+import { signalled } from "./Run.ts"
 
 const operator = Layer.sync(Operator, () => Operator.of({ actor: userName() }))
 

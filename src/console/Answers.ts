@@ -5,13 +5,13 @@ import type { ServiceUnavailable } from "../api/Problems.ts"
 import { faultsOf } from "../api/schema/Faults.ts"
 import { Instant } from "../api/schema/Fields.ts"
 import { type makeSessions, type Session, signInPath } from "../http/auth/OperatorSessions.ts"
-import { newOnce } from "../operating/Operated.ts"
+import { newOnce } from "../operating/AuditedActions.ts"
 import { CurrentRequest } from "../platform/CurrentRequest.ts"
 import { cli } from "../platform/Text.ts"
 import { reasonOf } from "../sql/Database.ts"
 import type { Action } from "../operators/Action.ts"
 import { type ActionName, actions } from "../operators/Actions.ts"
-import { action as submit, block, html, instantOf } from "./Html.ts"
+import { actionForm, block, html, instantOf } from "./Html.ts"
 import { pageResponse } from "./Layout.ts"
 import { recordPage } from "./Page.ts"
 
@@ -69,7 +69,7 @@ export const actionResponse = ({ form, name, notify, session }: SubmittedAction)
     const hidden = { ...texts, project, once: yield* newOnce, confirmed: "yes", csrf: session.csrf }
     return yield* pageResponse({ session, project, title }, [
       html`<p>${message}</p>`,
-      html`<div class="actions">${submit(name, hidden, label)}</div>`,
+      html`<div class="actions">${actionForm(name, hidden, label)}</div>`,
       html`<p><a href="${page}">Back, without a change</a></p>`
     ])
   }).pipe(

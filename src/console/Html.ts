@@ -149,7 +149,7 @@ export const failureOf = ({ lastFailure }: Pick<FailingEndpoint, "lastFailure">)
 
 type Hidden = Readonly<Record<string, string>>
 
-export const action = (name: ActionName, hidden: Hidden, label: string, fields: ReadonlyArray<Html> = []): Html =>
+export const actionForm = (name: ActionName, hidden: Hidden, label: string, fields: ReadonlyArray<Html> = []): Html =>
   html`<form method="post" action="${actionPath(name)}" class="action">
     ${hiddenFields(hidden)} ${fields}
     <button>${label}</button>

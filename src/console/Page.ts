@@ -6,11 +6,11 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import { keyed } from "../platform/Pools.ts"
 import { lookupOne, type LookupStatement } from "../sql/Lookups.ts"
 import { type ProjectUnknown, Refused } from "../operating/Refusals.ts"
-import { type Found, type RangeByAge, scanLimit } from "../operating/Search.ts"
+import { type Found, type RangeByAge, scanLimit } from "../operating/Lists.ts"
 import { Settings } from "../platform/Settings.ts"
 import type { Session } from "../http/auth/OperatorSessions.ts"
 import {
-  action,
+  actionForm,
   type Columns,
   type Fragment,
   hiddenFields,
@@ -68,7 +68,7 @@ interface PageContext {
   readonly range: RangeByAge
   readonly time: Time
   /** Makes the form of an action of the project. */
-  readonly submit: typeof action
+  readonly submit: typeof actionForm
 }
 
 /** Makes a page for the project in the query. */
@@ -83,7 +83,7 @@ export const projectPage =
       const range = { after: textOf(request, "cursor"), limit: pageSize, ...period }
       const { csrf, now } = request.session
       const submit: PageContext["submit"] = (name, record, ...shown) =>
-        action(name, { project: project.id, ...record, csrf }, ...shown)
+        actionForm(name, { project: project.id, ...record, csrf }, ...shown)
       const page = yield* content({ sql, request, project, range, submit, time: timeSince(now) })
       return { ...page, project: project.id }
     })

@@ -15,7 +15,7 @@ import {
   eventType,
   Notifier
 } from "../outbox/Outbox.ts"
-import { lacks, ProjectUnknown, Refused, servedProject } from "../operating/Refusals.ts"
+import { noSuchRecord, ProjectUnknown, Refused, servedProject } from "../operating/Refusals.ts"
 import { missingReferences } from "./References.ts"
 
 type Sql = SqlClient.SqlClient
@@ -47,7 +47,7 @@ export const createTask = Effect.fn("createTask")(function* (projectId: ProjectI
 export const completeTask = Effect.fn("completeTask")(function* (projectId: ProjectId, id: string) {
   const [verdict] = yield* complete(yield* SqlClient.SqlClient, yield* eventContext(projectId), id).pipe(Effect.orDie)
   if (verdict === undefined) return yield* new ProjectUnknown({ projectId })
-  if (!verdict.known) return yield* lacks(projectId, "task", id)
+  if (!verdict.known) return yield* noSuchRecord(projectId, "task", id)
   yield* (yield* Notifier).appended(projectId, verdict.appended)
 })
 

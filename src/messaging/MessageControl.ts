@@ -4,8 +4,8 @@ import { SqlClient, type SqlError } from "effect/sql"
 import type { CampaignId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
 import { type MessageAttempt, type MessageStatus, messageStatuses } from "../api/messaging/Messaging.ts"
 import { recordAction } from "../operating/Audit.ts"
-import { acting } from "../operating/Operated.ts"
-import { lacks, Refused, requireProject, servedProject } from "../operating/Refusals.ts"
+import { actByStatement } from "../operating/AuditedActions.ts"
+import { noSuchRecord, Refused, requireProject, servedProject } from "../operating/Refusals.ts"
 import {
   complete,
   type Found,
@@ -14,8 +14,8 @@ import {
   type RangeByAge,
   type Scanned,
   scanLimit,
-  showing
-} from "../operating/Search.ts"
+  makeShow
+} from "../operating/Lists.ts"
 import { after, attemptAfter, before, endedLog, type Move } from "./Message.ts"
 import { selectList } from "../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
@@ -152,15 +152,15 @@ export const listMessages = Effect.fn("listMessages")(function* (projectId: Proj
   const { after } = filtered
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
-  if (after !== null && !(yield* exists(sql, projectId, after))) return yield* lacks(projectId, "message", after)
+  if (after !== null && !(yield* exists(sql, projectId, after))) return yield* noSuchRecord(projectId, "message", after)
   return yield* complete((range) => find(sql, projectId, filtered, range), filtered)
 })
 
-export const findMessage = showing("findMessage", "message", details)
+export const findMessage = makeShow("findMessage", "message", details)
 
 /** Reads the address and the text of a message. The same statement writes the audit entry. Both are empty once the client is erased. */
 export const openMessage = (projectId: ProjectId, id: string) =>
-  acting(
+  actByStatement(
     { projectId, kind: "message", id },
     (sql, actor) => sql<{ readonly address: string; readonly text: string }>`
       WITH ${servedProject(sql, projectId)},
@@ -179,7 +179,7 @@ export const settleMessage = Effect.fn("settleMessage")(function* (
 ) {
   yield* requireProject(yield* SqlClient.SqlClient, projectId)
   const at = yield* DateTime.nowAsDate
-  const found = yield* acting({ projectId, kind: "message", id: messageId }, (sql, actor) =>
+  const found = yield* actByStatement({ projectId, kind: "message", id: messageId }, (sql, actor) =>
     settle(sql, projectId, messageId, `settled_${as}`, at, actor)
   )
   if (!found.settled && found.status !== as) {

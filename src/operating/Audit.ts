@@ -6,7 +6,7 @@ import { Context, Effect } from "effect"
 import { SqlClient, type Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { selectList } from "../sql/Columns.ts"
-import { isIn, listing, pageOf, type RangeByAge } from "./Search.ts"
+import { isIn, makeList, pageOf, type RangeByAge } from "./Lists.ts"
 
 /** The actor of what the service does by itself. */
 export const service = "service"
@@ -91,7 +91,7 @@ export const listServiceActions = Effect.fn("listServiceActions")(function* (ran
   return pageOf(rows, range.limit, ({ id }) => id)
 })
 
-export const listActions = listing(
+export const listActions = makeList(
   "listActions",
   (sql, projectId, range: RangeByAge) => entries(sql, projectId, isIn(sql, "aud", range), range.limit + 1),
   ({ id }: Entry) => id

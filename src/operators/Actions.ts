@@ -19,7 +19,7 @@ import { itemOf as webhookItemOf } from "../webhooks/WebhookList.ts"
 import { sendTestEvent } from "../webhooks/TestEvents.ts"
 import { disableWebhook, enableWebhook, showWebhook } from "../webhooks/WebhookControl.ts"
 import { findMessage, openMessage, settleMessage } from "../messaging/MessageControl.ts"
-import { lacks } from "../operating/Refusals.ts"
+import { noSuchRecord } from "../operating/Refusals.ts"
 import { plural } from "../platform/Text.ts"
 import { revokeKey } from "../http/auth/ApiKeys.ts"
 import { type Action, action } from "./Action.ts"
@@ -69,7 +69,7 @@ const keyNamed = Effect.fnUntraced(function* (projectId: ProjectId, key: string)
   const sql = yield* SqlClient.SqlClient
   const [found] = yield* sql<{ readonly name: string }>`
     SELECT name FROM api_keys WHERE project_id = ${projectId} AND key_id = ${key}`
-  return found?.name ?? (yield* lacks(projectId, "key", key))
+  return found?.name ?? (yield* noSuchRecord(projectId, "key", key))
 })
 
 export const actions = {

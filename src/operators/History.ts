@@ -9,7 +9,7 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import { columnsOf, type Delivery } from "../webhooks/delivery/DeliveryList.ts"
 import { selectList } from "../sql/Columns.ts"
 import { entries } from "../operating/Audit.ts"
-import { scanLimit } from "../operating/Search.ts"
+import { scanLimit } from "../operating/Lists.ts"
 
 /** Maximum number of commands, actions, events and deliveries: the newest. */
 export const maxShown = 50

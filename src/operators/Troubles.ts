@@ -20,7 +20,7 @@ export const readWorkState = (sql: SqlClient.SqlClient) =>
     workers: listWorkers(sql),
     enabled: Effect.map(countEndpoints(sql), ([row]) => row?.enabled ?? 0),
     failing: listFailing(sql, maxEndpoints),
-    projects: waiting(sql),
+    projects: findWaiting(sql),
     abandoned: Effect.map(countAbandoned(sql), ([row]) => row?.abandoned ?? 0)
   })
 export type WorkState = Effect.Success<ReturnType<typeof readWorkState>>
@@ -110,7 +110,7 @@ export const maxProjects = 20
 /** Maximum of each count, so that a long backlog is not read to its end. */
 export const maxCount = 10_000
 
-export interface Waiting extends Readonly<Record<keyof typeof words, number>> {
+export interface WaitingRecords extends Readonly<Record<keyof typeof words, number>> {
   readonly projectId: string
   /** Whether `maxCount` messages of unknown outcome were read, so that there may be more. */
   readonly hasMore: boolean
@@ -144,12 +144,12 @@ const isPaused = "status = 'paused' AND created_at > '-infinity'"
  * most projects have none. Counts end at `maxCount`. Of the messages of unknown outcome, reads the oldest, because a newer one may
  * still get another attempt.
  */
-export const waiting = (sql: SqlClient.SqlClient) => {
+export const findWaiting = (sql: SqlClient.SqlClient) => {
   const of = (table: string, condition: string) =>
     bounded(sql, table, sql.literal(`${table}.project_id = projects.project_id AND ${condition}`))
   const first = (table: string, condition: string) =>
     sql`(${projectsWith(sql, table, condition)} LIMIT ${maxProjects + 1}::int)`
-  return sql<Waiting>`
+  return sql<WaitingRecords>`
     SELECT project_id AS "projectId", dead, unknown, disabled, paused, looked = ${maxCount}::int AS "hasMore"
     FROM (
       ${first("deliveries", isDead)} UNION ${first("webhooks", "NOT enabled")} UNION ${first("campaigns", isPaused)}
@@ -177,7 +177,7 @@ const words = {
 } as const
 
 /** Says how many records of a kind wait in these projects, or at least how many. Returns nothing if none waits. */
-export const inWords = (projects: ReadonlyArray<Waiting>, kind: keyof typeof words): ReadonlyArray<string> => {
+export const inWords = (projects: ReadonlyArray<WaitingRecords>, kind: keyof typeof words): ReadonlyArray<string> => {
   const sum = projects.reduce((sum, project) => sum + project[kind], 0)
   const isPartial =
     projects.length > maxProjects ||

@@ -9,13 +9,13 @@ import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import { emptyPeriod, type Replay, type ReplayCreate, type ReplayState } from "../api/integrations/Replays.ts"
 import { recordAction } from "../operating/Audit.ts"
 import { Refused, servedProject } from "../operating/Refusals.ts"
-import { isIn, listing, type RangeByAge, scanLimit, showing } from "../operating/Search.ts"
+import { isIn, makeList, type RangeByAge, scanLimit, makeShow } from "../operating/Lists.ts"
 import { type Columns, selectList } from "../sql/Columns.ts"
 import { recordsOf } from "../sql/Lookups.ts"
 import { firstIdAt } from "../platform/Ids.ts"
 import { InstallationNotFound, ValidationFailed, WebhookStateConflict } from "../api/Problems.ts"
 import { type Mutation, plain } from "../commands/Command.ts"
-import { acting, operated } from "../operating/Operated.ts"
+import { actByStatement, actByMutation } from "../operating/AuditedActions.ts"
 import { showWebhook } from "./WebhookControl.ts"
 import { retentionDays } from "./delivery/DeliveryMaintenance.ts"
 import { installationAndWebhook, notRetriable } from "./delivery/Deliveries.ts"
@@ -139,17 +139,20 @@ export const startReplay = Effect.fn("startReplay")(function* ({ asked, once, pr
   const at = new Date(yield* Clock.currentTimeMillis)
   const until = endOf(asked, at).toISOString()
   const started = replay(sql, installationId, id, asked, at)
-  yield* operated({ projectId, action: "replay.start", id, once, detail: { installationId, ...asked, until } }, started)
+  yield* actByMutation(
+    { projectId, action: "replay.start", id, once, detail: { installationId, ...asked, until } },
+    started
+  )
   return id
 })
 
-export const listReplays = listing("listReplays", list, ({ id }) => id)
+export const listReplays = makeList("listReplays", list, ({ id }) => id)
 
-export const showReplay = showing("showReplay", "replay", details)
+export const showReplay = makeShow("showReplay", "replay", details)
 
 /** Cancels a replay: it makes no more deliveries. Those that it has made are sent. A second cancellation changes nothing. */
 export const cancelReplay = Effect.fn("cancelReplay")(function* (projectId: ProjectId, replayId: string) {
-  const found = yield* acting({ projectId, kind: "replay", id: replayId }, (sql, actor) =>
+  const found = yield* actByStatement({ projectId, kind: "replay", id: replayId }, (sql, actor) =>
     cancel(sql, actor, projectId, replayId)
   )
   if (found.state === "completed")

@@ -9,7 +9,7 @@ import { testEventType } from "../api/integrations/Events.ts"
 import type { WebhookTest } from "../api/integrations/Webhooks.ts"
 import { recordDone } from "../operating/Audit.ts"
 import { newId } from "../platform/Ids.ts"
-import { lacks, requireProject, servedProject } from "../operating/Refusals.ts"
+import { noSuchRecord, requireProject, servedProject } from "../operating/Refusals.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { SecretBox } from "../secrets/SecretBox.ts"
 import { formatInstant } from "../sql/Times.ts"
@@ -84,7 +84,7 @@ export const sendTestEvent = Effect.fnUntraced(function* (projectId: ProjectId, 
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
   const [webhook] = yield* target(sql, projectId, installationId)
-  if (webhook === undefined) return yield* lacks(projectId, "webhook for installation", installationId)
+  if (webhook === undefined) return yield* noSuchRecord(projectId, "webhook for installation", installationId)
   const sent = yield* (yield* makeSendTest)(projectId, webhook)
   const { durationMs, errorCode, statusCode } = sent.answer
   const answer = { status: statusCode, durationMs, errorCode }

@@ -3,21 +3,21 @@ import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { recordAction } from "../operating/Audit.ts"
-import { acting } from "../operating/Operated.ts"
+import { actByStatement } from "../operating/AuditedActions.ts"
 import { Notifier } from "../outbox/Outbox.ts"
 import { servedProject } from "../operating/Refusals.ts"
-import { listing, showing } from "../operating/Search.ts"
+import { makeList, makeShow } from "../operating/Lists.ts"
 import { disableChosen } from "./delivery/Disabling.ts"
 import { type Endpoint, recovered } from "./Endpoint.ts"
 import { details, list } from "./WebhookList.ts"
 
-export const listWebhooks = listing(
+export const listWebhooks = makeList(
   "listWebhooks",
   (sql, projectId, { after, limit }) => list(sql, projectId, sql`webhooks.installation_id > ${after ?? ""}`, limit + 1),
   ({ installationId }) => installationId
 )
 
-export const showWebhook = showing("showWebhook", "webhook for installation", details)
+export const showWebhook = makeShow("showWebhook", "webhook for installation", details)
 
 /** `deadLettered` does not count deliveries in flight, because their attempts go on. */
 const disable = (sql: SqlClient.SqlClient, endpoint: Endpoint, actor: string) => sql<{
@@ -66,7 +66,7 @@ const changing = <Row extends object>(
 ) =>
   Effect.fn(name)(function* (projectId: ProjectId, installation: string) {
     const { installationId } = yield* showWebhook(projectId, installation)
-    const row = yield* acting({ projectId, kind: "webhook for installation", id: installation }, (sql, actor) =>
+    const row = yield* actByStatement({ projectId, kind: "webhook for installation", id: installation }, (sql, actor) =>
       change(sql, { projectId, installationId }, actor)
     )
     yield* (yield* Notifier).changed(projectId, installationId)

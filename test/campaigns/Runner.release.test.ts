@@ -4,7 +4,7 @@ import { Effect, Struct } from "effect"
 import type { MessageStatus } from "../../src/api/messaging/Messaging.ts"
 import { ProjectId } from "../../src/api/schema/Ids.ts"
 import { collect } from "../../src/campaigns/Runner/Recipients.ts"
-import { waiting } from "../../src/operators/Troubles.ts"
+import { findWaiting } from "../../src/operators/Troubles.ts"
 import { find, settle } from "../../src/messaging/MessageControl.ts"
 import { TestServer } from "../support/TestServer.ts"
 import { accepted, lease, nowhere, postponed, releasedBy, scene, termsOf, unclear } from "./Runner.scene.support.ts"
@@ -58,7 +58,7 @@ layer(TestServer.layer({}, "api"), { excludeTestServices: true })("a running cam
     function* () {
       const { claimed, projectId, record, recipientState, sql } = yield* scene()
       const stuck = Effect.map(
-        Effect.orDie(waiting(sql)),
+        Effect.orDie(findWaiting(sql)),
         (projects) => projects.find((project) => project.projectId === projectId)?.unknown ?? 0
       )
       const all = { campaignId: null, channelId: null, error: null }

@@ -145,7 +145,7 @@ it.effect("a command line loads the modules of the command that it names, and no
   assert.strictEqual(loaded.status, 0)
   assert.include(loaded.stderr, "/src/cli/commands/access.ts")
   const others =
-    /\/src\/(cli\/(?!Commands|Flags|OnDatabase|Output|Runner|commands\/access)|crm|messaging|campaigns|webhooks|imports|project|operators|service|console)/
+    /\/src\/(cli\/(?!Commands|Flags|OnDatabase|Output|Run|commands\/access)|crm|messaging|campaigns|webhooks|imports|project|operators|service|console)/
   assert.deepStrictEqual(
     loaded.stderr.split("\n").filter((url) => others.test(url)),
     []

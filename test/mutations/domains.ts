@@ -255,18 +255,18 @@ export const domains = [
   mutating("console/Page.ts", "console/Access")("'transaction_read_only', 'on'", "'transaction_read_only', 'off'"),
   mutating("webhooks/delivery/DeliveryList.ts", "console/Lists")("AND answer = ${answer}", ""),
   mutating("messaging/MessageControl.ts", "console/Lists")("OR campaign_id = ${campaignId}", "OR true"),
-  mutating("operating/Search.ts", "console/Lists")(
+  mutating("operating/Lists.ts", "console/Lists")(
     "created_at < ${until?.toISOString()",
     "created_at < ${since?.toISOString()"
   ),
-  mutating("operating/Search.ts", "console/Lists")("AND id < ${below}", ""),
+  mutating("operating/Lists.ts", "console/Lists")("AND id < ${below}", ""),
   mutating("webhooks/delivery/DeliveryList.ts", "console/Overview")("AND replayed_by IS NULL AND", "AND"),
   mutating("operators/Troubles.ts", "console/Overview")('FROM found WHERE ${isAwake(sql, "project_id")}', "FROM found"),
   mutating("console/Layout.ts", "console/Browser")('href="#content"', 'href="#main"'),
   mutating("project/Offboarding.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
   mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),
   mutating("messaging/MessageControl.ts", "console/Lists")("AND messages.available_at IS NULL", ""),
-  mutating("operating/Operated.ts", "console/Browser")("FROM applied WHERE changed", "FROM applied WHERE false"),
+  mutating("operating/AuditedActions.ts", "console/Browser")("FROM applied WHERE changed", "FROM applied WHERE false"),
   replay("Buffer.compare(first.fingerprint, fingerprint) === 0", "true"),
   replay("if (row.applied) {", "if (row.failure === null) {"),
   commandStatement("WHERE failure IS NULL", ""),

@@ -1,4 +1,4 @@
-/** Mutations of `src/project`. */
+/** Mutations of `src/project` and `src/operators`. */
 import { mutating } from "./Mutation.ts"
 
 const upsert = mutating("project/Projects/Upsert.ts", "project/Projects")

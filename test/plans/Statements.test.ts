@@ -104,9 +104,9 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
   ],
   "the first projects with a disabled webhook or a paused campaign, and 10,000 enabled webhooks": [
     "src/operators/Troubles.ts countEndpoints: reads all of webhooks",
-    "src/operators/Troubles.ts waiting: filters webhooks below a limit",
+    "src/operators/Troubles.ts findWaiting: filters webhooks below a limit",
     // Reads the index alone: some 20 ms for 300,000 campaigns of 50,000 projects.
-    "src/operators/Troubles.ts waiting: skips a column of campaigns_by_status"
+    "src/operators/Troubles.ts findWaiting: skips a column of campaigns_by_status"
   ]
 }
 

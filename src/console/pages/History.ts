@@ -26,7 +26,7 @@ import {
   traceLinks
 } from "../Page.ts"
 import { deliveryColumns, probesOf } from "./Deliveries.ts"
-import { scanLimit } from "../../operating/Search.ts"
+import { scanLimit } from "../../operating/Lists.ts"
 import { type Entry, listActions } from "../../operating/Audit.ts"
 
 export const history = projectPage(

@@ -1,7 +1,7 @@
 /** The messages of a project, filtered by state, error, campaign, channel and time, and the page of a message. */
 import { Effect } from "effect"
 import { details, find, messageFilters } from "../../messaging/MessageControl.ts"
-import { scanLimit } from "../../operating/Search.ts"
+import { scanLimit } from "../../operating/Lists.ts"
 import { spanOf } from "../../telemetry/Telemetry.ts"
 import { badge, facts, html, idOf, input, link, select, table } from "../Html.ts"
 import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceLinks } from "../Page.ts"

@@ -12,7 +12,7 @@ import {
   readWorkState,
   type WorkState,
   troublesOf,
-  type Waiting
+  type WaitingRecords
 } from "../../operators/Troubles.ts"
 import { attemptCharts } from "../Charts.ts"
 import { type PageRequest, recordLink } from "../Page.ts"
@@ -32,7 +32,7 @@ const summaryOf = (state: WorkState, hasLimiter: boolean): string => {
 }
 
 const listed = (path: string, count: "dead" | "unknown" | "disabled" | "paused", status?: string) => ({
-  number: (row: Waiting) => link(path, { project: row.projectId, status }, countOf(row[count], maxCount))
+  number: (row: WaitingRecords) => link(path, { project: row.projectId, status }, countOf(row[count], maxCount))
 })
 
 const projectLink = ({ projectId }: { readonly projectId: string }) => recordLink("project", projectId, projectId)

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { listProjects, maxWebhooks } from "../../project/Projects.ts"
-import { pageOf } from "../../operating/Search.ts"
+import { pageOf } from "../../operating/Lists.ts"
 import { badge, countOf, html, idOf, input, timeSince } from "../Html.ts"
 import { listOf, type PageRequest, pageSize, projectPage, recordLink, textOf } from "../Page.ts"
 import { type MoveState, moveTexts } from "../../platform/MoveState.ts"

@@ -3,13 +3,13 @@ import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { DeliveryId, type InstallationId, type ProjectId } from "../../api/schema/Ids.ts"
 import { Notifier } from "../../outbox/Outbox.ts"
-import { lacks, requireProject } from "../../operating/Refusals.ts"
-import { complete, type RangeByAge, showing } from "../../operating/Search.ts"
+import { noSuchRecord, requireProject } from "../../operating/Refusals.ts"
+import { complete, type RangeByAge, makeShow } from "../../operating/Lists.ts"
 import { details, type Filter, find } from "./DeliveryList.ts"
 import { installationExists } from "../WebhookList.ts"
 import { InstallationNotFound, WebhookReferenceInvalid, WebhookStateConflict } from "../../api/Problems.ts"
 import { type Mutation, plain } from "../../commands/Command.ts"
-import { operated } from "../../operating/Operated.ts"
+import { actByMutation } from "../../operating/AuditedActions.ts"
 
 export const listDeliveries = Effect.fn("listDeliveries")(function* (
   projectId: ProjectId,
@@ -19,11 +19,11 @@ export const listDeliveries = Effect.fn("listDeliveries")(function* (
   const sql = yield* SqlClient.SqlClient
   yield* requireProject(sql, projectId)
   if (installationId !== null && !(yield* installationExists(sql, projectId, installationId)))
-    return yield* lacks(projectId, "installation", installationId)
+    return yield* noSuchRecord(projectId, "installation", installationId)
   return yield* complete((range) => find(sql, projectId, filtered, range), filtered)
 })
 
-export const showDelivery = showing("showDelivery", "delivery", details)
+export const showDelivery = makeShow("showDelivery", "delivery", details)
 
 /** Returns a dead delivery to the queue, at the start of its retry schedule. */
 export const retryDelivery = Effect.fn("retryDelivery")(function* (projectId: ProjectId, id: string, once: string) {
@@ -31,7 +31,7 @@ export const retryDelivery = Effect.fn("retryDelivery")(function* (projectId: Pr
   const { installationId } = yield* showDelivery(projectId, id)
   const at = new Date(yield* Clock.currentTimeMillis)
   const retried = retry(sql, projectId, installationId, DeliveryId.make(id), at)
-  yield* operated({ projectId, action: "delivery.retry", id, once }, retried)
+  yield* actByMutation({ projectId, action: "delivery.retry", id, once }, retried)
   yield* (yield* Notifier).appended(projectId, [installationId])
 })
 

@@ -16,7 +16,7 @@ import {
 import { type EventType, eventTypes } from "../../api/integrations/Events.ts"
 import { selectList } from "../../sql/Columns.ts"
 import { idOf, type Window } from "../../http/pages/Pages.ts"
-import { type Found, foundOf, idsIn, isIn, type RangeByAge, type Scanned, scanLimit } from "../../operating/Search.ts"
+import { type Found, foundOf, idsIn, isIn, type RangeByAge, type Scanned, scanLimit } from "../../operating/Lists.ts"
 import type { State } from "./States.ts"
 import { nextAttemptAt } from "../WebhookList.ts"
 import { type LookupStatement, plannedOnce } from "../../sql/Lookups.ts"

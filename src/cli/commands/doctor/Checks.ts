@@ -12,7 +12,7 @@ import { RateLimits } from "../../../http/limits/RateLimits.ts"
 import { survey } from "../../../secrets/SealedValues.ts"
 import { Settings } from "../../../platform/Settings.ts"
 import { sealedTables } from "../../../service/StoredData.ts"
-import { faultLines } from "../../Runner.ts"
+import { faultLines } from "../../Run.ts"
 
 export interface Finding {
   readonly check: string

@@ -7,7 +7,7 @@ import { SqlClient, type SqlError } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { firstIdAt } from "../platform/Ids.ts"
 import { lookupOne, type LookupStatement } from "../sql/Lookups.ts"
-import { lacks, requireProject } from "./Refusals.ts"
+import { noSuchRecord, requireProject } from "./Refusals.ts"
 
 export const scanLimit = 10_000
 
@@ -95,7 +95,7 @@ export const complete = <Item extends { readonly id: string }, E, R>(
 }
 
 /** Makes a function that reads a record of a project; `kind` names it in the refusal if there is none. */
-export const showing = <Item extends { readonly id: string }>(
+export const makeShow = <Item extends { readonly id: string }>(
   name: string,
   kind: string,
   details: (sql: SqlClient.SqlClient) => LookupStatement<Item>
@@ -103,11 +103,11 @@ export const showing = <Item extends { readonly id: string }>(
   Effect.fn(name)(function* (projectId: ProjectId, id: string) {
     const sql = yield* SqlClient.SqlClient
     yield* requireProject(sql, projectId)
-    return (yield* lookupOne(sql, details(sql), { projectId, id })) ?? (yield* lacks(projectId, kind, id))
+    return (yield* lookupOne(sql, details(sql), { projectId, id })) ?? (yield* noSuchRecord(projectId, kind, id))
   })
 
 /** Makes a function that reads a page of a project's records. `list` reads up to `limit + 1` records; a range may have a filter. */
-export const listing = <Item, Filtered extends Range>(
+export const makeList = <Item, Filtered extends Range>(
   name: string,
   list: (
     sql: SqlClient.SqlClient,

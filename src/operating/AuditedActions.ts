@@ -1,15 +1,15 @@
-/** Runs actions of operators (contract §13): a mutation of the API, or a statement of the action's own. */
+/** Runs actions of operators (contract §13), and audits each: a mutation of the API, or a statement of the action's own. */
 import { Effect } from "effect"
 import { SqlClient, type SqlError, type Statement } from "effect/sql"
 import { ServiceUnavailable, ValidationFailed } from "../api/Problems.ts"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { type Audited, Operator, recordAction } from "./Audit.ts"
-import { lacks, type ProjectUnknown, Refused, requireProject } from "./Refusals.ts"
+import { noSuchRecord, type ProjectUnknown, Refused, requireProject } from "./Refusals.ts"
 import { newId } from "../platform/Ids.ts"
 import { command, type Mutation } from "../commands/Command.ts"
 import { mutate, Mutations } from "../commands/Mutations.ts"
 
-interface OperatedAction extends Pick<Audited, "action" | "detail"> {
+interface AuditedAction extends Pick<Audited, "action" | "detail"> {
   readonly projectId: ProjectId
   /** The id of the record that the action changes. */
   readonly id: string
@@ -21,8 +21,8 @@ interface OperatedAction extends Pick<Audited, "action" | "detail"> {
  * Runs a mutation as an action of an operator. If the record changes, the same statement writes the audit entry. Returns what the mutation
  * returns in its first run, and null in a repetition with the same key.
  */
-export const operated = Effect.fnUntraced(function* <Returned = null>(
-  { id, once, projectId, ...entry }: OperatedAction,
+export const actByMutation = Effect.fnUntraced(function* <Returned = null>(
+  { id, once, projectId, ...entry }: AuditedAction,
   mutation: Mutation<object>
 ) {
   const sql = yield* SqlClient.SqlClient
@@ -53,7 +53,7 @@ export const operated = Effect.fnUntraced(function* <Returned = null>(
 export const newOnce = Effect.map(newId("opr"), (id) => id.slice(4))
 
 /** Runs a statement that changes a record and audits it. If the statement returns no row, the project or the record is unknown. */
-export const acting = Effect.fnUntraced(function* <Row extends object>(
+export const actByStatement = Effect.fnUntraced(function* <Row extends object>(
   { id, kind, projectId }: { readonly projectId: ProjectId; readonly kind: string; readonly id: string },
   statement: (sql: SqlClient.SqlClient, actor: string) => Statement.Statement<Row>
 ) {
@@ -62,7 +62,7 @@ export const acting = Effect.fnUntraced(function* <Row extends object>(
   const [row] = yield* statement(sql, actor)
   if (row !== undefined) return row
   yield* requireProject(sql, projectId)
-  return yield* lacks(projectId, kind, id)
+  return yield* noSuchRecord(projectId, kind, id)
 })
 
 const messageOf = (problem: object) => {
