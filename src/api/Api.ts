@@ -1,6 +1,6 @@
 /** The developer API v1: its groups, and the annotations that all of them share. */
 import { HttpApi, OpenApi } from "effect/http-api"
-import { Authentication, Operation, RequestShape } from "./Requests.ts"
+import { Authentication, ProblemHandling, RequestShape } from "./Requests.ts"
 import { CampaignsGroup } from "./campaigns/Campaigns.ts"
 import { ClientsGroup } from "./crm/Clients.ts"
 import { CredentialGroup } from "./Credential.ts"
@@ -33,7 +33,7 @@ export class Api extends HttpApi.make("developer-api")
   .prefix("/api")
   .middleware(RequestShape)
   .middleware(Authentication)
-  .middleware(Operation)
+  .middleware(ProblemHandling)
   .annotate(HttpApi.QueryParseOptions, strict)
   .annotate(HttpApi.PayloadParseOptions, strict)
   .annotate(OpenApi.Title, "Developer API")

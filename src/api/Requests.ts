@@ -1,17 +1,22 @@
 /**
- * The middleware of all operations, with the problems that it answers. The layers are in `http/path/`. A
- * request passes them from the outermost to the innermost, in the order of the contract's checks (§1): `Operation`,
- * `Authentication`, `RequestShape`, `JsonBody`.
+ * The middleware of all operations, with the problems that it answers; the layers are in `http/path/`. A request passes it from the
+ * outermost to the innermost, in the order of the contract's checks (§1): `ProblemHandling`, `Authentication`, `RequestShape`, `JsonBody`.
  */
 import { Context } from "effect"
 import { HttpApiMiddleware } from "effect/http-api"
 import { Principal } from "./Access.ts"
 import * as Problems from "./Problems.ts"
 
-/** Renders the problems of an operation. Failures of the service are its own; two are of a connection, before any operation. */
-export class Operation extends HttpApiMiddleware.Service<Operation>()("developer-api-service/api/Requests/Operation", {
-  error: [Problems.RequestTimeout, Problems.HeadersTooLarge, Problems.Internal, Problems.ServiceUnavailable]
-}) {}
+/**
+ * Renders the problem that ends an operation; in the client, repeats the request. The problems are those of the service itself. Two end a
+ * connection, before any operation.
+ */
+export class ProblemHandling extends HttpApiMiddleware.Service<ProblemHandling>()(
+  "developer-api-service/api/Requests/ProblemHandling",
+  {
+    error: [Problems.RequestTimeout, Problems.HeadersTooLarge, Problems.Internal, Problems.ServiceUnavailable]
+  }
+) {}
 
 /** The security scheme of the OpenAPI document. `bearer` is in lower case, because viewers do not recognize other spellings. */
 export const DeveloperBearer = {

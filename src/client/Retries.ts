@@ -8,7 +8,7 @@ import { Clock, Context, Duration, Effect, Function, type Layer, Option, Random,
 import { Headers, HttpClientError, HttpClientRequest, type HttpClientResponse } from "effect/http"
 import { type HttpApiEndpoint, HttpApiMiddleware } from "effect/http-api"
 import { Access } from "../api/Access.ts"
-import { Operation } from "../api/Requests.ts"
+import { ProblemHandling } from "../api/Requests.ts"
 
 /** A request of a caller. A member that is undefined counts as absent, as in JSON. */
 export interface CallerRequest {
@@ -136,14 +136,14 @@ const repeatAttempt = Effect.fnUntraced(function* (
   }
 })
 
-/** The client's implementation of the middleware `Operation`: sends a request and retries it within the limits. */
+/** The client's implementation of the middleware `ProblemHandling`: sends a request and retries it within the limits. */
 export const retriesLayer = ({
   retry = {},
   timeout = "30 seconds"
-}: AttemptOptions): Layer.Layer<HttpApiMiddleware.ForClient<Operation>> =>
-  HttpApiMiddleware.layerClient(Operation, ({ endpoint, next, request: operation }) =>
+}: AttemptOptions): Layer.Layer<HttpApiMiddleware.ForClient<ProblemHandling>> =>
+  HttpApiMiddleware.layerClient(ProblemHandling, ({ endpoint, next, request: given }) =>
     Effect.flatMap(Completion, (complete) => {
-      const request = complete(operation)
+      const request = complete(given)
       const attempt = next(request).pipe(
         Effect.mapError(explain),
         // The body is read here, so that a connection that breaks off within the body also counts as lost.

@@ -1,4 +1,14 @@
-/** The routes of each port: the API's, the operators', and that of a process with only background fibers. */
+/**
+ * The routes of each port: the API's, the operators', and that of a process with only background fibers. A request of the API passes, from
+ * the outermost to the innermost, on a server of `http/edge/NodeServer.ts`:
+ *
+ *   Lifecycle.layer                   its id; refused while the process drains; unknown routes; the metrics and log of its answer
+ *     Middleware.problems             the problem of a failure, as an answer
+ *       Middleware.authentication     its token, what the token permits, the rate limit
+ *         RequestShape.shape          its path, query and headers; with a body, the next does that
+ *           RequestShape.body         its body, which `JsonBody.ts` reads, then its whole shape
+ *             handlers                the operation of the domain, and its answer (`http/path/Handlers.ts`)
+ */
 import { Context, Effect, Layer, Option } from "effect"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
@@ -41,16 +51,8 @@ const handlers = Layer.mergeAll(
   CampaignsHttp.handlers
 )
 
-/**
- * The middleware that a request passes before its handler, from the outermost to the innermost; `api/Api.ts` and `api/Requests.ts`
- * have their order.
- */
-const middleware = Layer.mergeAll(
-  Middleware.operation,
-  Middleware.authentication,
-  RequestShape.shape,
-  RequestShape.body
-)
+/** The order in which requests pass it is that of `api/Api.ts` and of the endpoints. */
+const middleware = Layer.mergeAll(Middleware.problems, Middleware.authentication, RequestShape.shape, RequestShape.body)
 
 const operations = HttpApiBuilder.layer(Api).pipe(Layer.provide(handlers), Layer.provide(middleware))
 

@@ -28,9 +28,8 @@ import { SecretBox, SecretKey } from "../secrets/SecretBox.ts"
 import { Settings, shown } from "../platform/Settings.ts"
 import { logging } from "../telemetry/Logging.ts"
 import * as Telemetry from "../telemetry/Telemetry.ts"
-import { AdminServer } from "./Ports.ts"
+import * as Ports from "./Ports.ts"
 import { Drain, Unread } from "../http/edge/InFlight.ts"
-import * as Http from "./Ports.ts"
 import * as NodeServer from "../http/edge/NodeServer.ts"
 import { pruners, secretsChecked } from "./StoredData.ts"
 import { welcome } from "./Welcome.ts"
@@ -92,17 +91,17 @@ const httpServer = (role: Role) =>
       const main = Layer.unwrap(
         Effect.map(HttpServer.HttpServer, ({ address }) =>
           role === "worker"
-            ? Http.worker
-            : Http.main(
+            ? Ports.worker
+            : Ports.main(
                 Option.getOrElse(publicUrl, () => HttpServer.formatAddress(address)),
                 mcp
               )
         )
       ).pipe(Layer.provide(Layer.succeed(PublicUrl, Option.getOrUndefined(publicUrl))))
       const isEmbedded = Option.isNone(databaseUrl) && role !== "worker"
-      const servers = Option.isSome(adminPort) || isEmbedded ? Layer.merge(main, AdminServer.layer) : main
+      const servers = Option.isSome(adminPort) || isEmbedded ? Layer.merge(main, Ports.AdminServer.layer) : main
       const metrics = Option.match(metricsPort, {
-        onSome: (port) => Layer.provide(Http.metrics, Layer.fresh(NodeServer.layer(host, port))),
+        onSome: (port) => Layer.provide(Ports.metrics, Layer.fresh(NodeServer.layer(host, port))),
         onNone: () => Layer.empty
       })
       return Layer.provideMerge(Layer.merge(servers, metrics), NodeServer.layer(host, port))
@@ -150,7 +149,7 @@ const signals = Effect.gen(function* () {
 const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTERM" | "SIGINT">) {
   const { databaseUrl, shutdownGrace } = yield* Settings
   const url = HttpServer.formatAddress((yield* HttpServer.HttpServer).address)
-  const admin = yield* Effect.serviceOption(AdminServer)
+  const admin = yield* Effect.serviceOption(Ports.AdminServer)
   if (role !== "worker" && Option.isNone(databaseUrl) && Option.isSome(admin)) {
     const urls = { service: url, admin: admin.value.url }
     for (const line of yield* welcome(urls)) yield* Console.log(line)

@@ -4,7 +4,7 @@ import { Effect, Schema } from "effect"
 import { FetchHttpClient, HttpClientError } from "effect/http"
 import { HttpApi, HttpApiClient, HttpApiEndpoint, HttpApiGroup } from "effect/http-api"
 import { Access } from "../../src/api/Access.ts"
-import { Operation } from "../../src/api/Requests.ts"
+import { ProblemHandling } from "../../src/api/Requests.ts"
 import { retriesLayer } from "../../src/client/Retries.ts"
 import { answering, calling, problem, receipt, scripted, type Step } from "./Scripted.support.ts"
 
@@ -136,7 +136,7 @@ class Odd extends HttpApi.make("odd").add(
         policy: "read"
       })
     )
-    .middleware(Operation)
+    .middleware(ProblemHandling)
 ) {}
 
 const odd = (baseUrl: string) =>

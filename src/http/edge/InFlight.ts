@@ -1,7 +1,7 @@
 /**
  * Requests in flight: whether the server accepts new ones (contract §15), and the bound of the answers that callers have not read
- * (contract §1). Such answers wait in the sockets' buffers. When those of a project, or of the process, exceed their bound, the
- * connection ends that has been read for the longest time.
+ * (contract §1). Such answers wait in the sockets' buffers. When those of a project, or of the process, exceed their bound, one of their
+ * connections ends: the one from which nothing has been read for the longest time.
  */
 import { Context, Effect, Latch, Layer } from "effect"
 import { ServerResponse } from "node:http"

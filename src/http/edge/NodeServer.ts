@@ -1,4 +1,13 @@
-/** Node's HTTP server on one address, with timeouts and a count of requests in flight. */
+/**
+ * Node's HTTP server on one address, around the routes of a port (`service/Ports.ts`):
+ *
+ *   connection   one of a bounded number; ends after a minute without traffic, or when too many bytes are unread (`InFlight.ts`)
+ *     request    arrives within a time, and counts as in flight until its answer is sent
+ *       scope    has the fiber of the request, and is used again by later requests
+ *         app    `service/Lifecycle.ts`, then the route
+ *
+ * What Node's parser does not accept, or does not get in time, reaches no route: `onClientError` answers it.
+ */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Clock, Context, Data, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
 import { HttpMiddleware, HttpServer, HttpServerRequest, type HttpServerResponse } from "effect/http"
@@ -73,7 +82,7 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
     address: listening.address,
     serve: (app, middleware) => {
       const serve = middleware === undefined ? listening.serve(app) : listening.serve(app, middleware)
-      return withRoomForRequests(handleInSlots(server, serve, app, middleware))
+      return withRoomForRequests(handleInScopes(server, serve, app, middleware))
     }
   })
 })
@@ -83,35 +92,37 @@ const make = Effect.fnUntraced(function* (host: string, port: number) {
  * one scope: of a list, V8 then promotes 7 to 14 KB instead of 0.7, and the slowest hundredth takes three times as long (`bench requests`,
  * in turns, 2026-11-29). Effect's handler still has the requests that wait for `100 Continue`.
  */
-const handleInSlots = Effect.fnUntraced(function* (
+const handleInScopes = Effect.fnUntraced(function* (
   server: Server,
   serve: Effect.Effect<void, never, Scope.Scope>,
   app: Effect.Effect<HttpServerResponse.HttpServerResponse, unknown, HttpServerRequest.HttpServerRequest | Scope.Scope>,
   middleware: HttpMiddleware.HttpMiddleware | undefined
 ) {
-  const slots: Array<Scope.Closeable> = []
+  const scopes: Array<Scope.Closeable> = []
   const free: Array<Scope.Closeable> = []
-  const newSlot = () => {
-    const slot = Scope.makeUnsafe()
-    slots.push(slot)
-    return slot
+  const newScope = () => {
+    const scope = Scope.makeUnsafe()
+    scopes.push(scope)
+    return scope
   }
-  let slot = newSlot()
+  let scope = newScope()
   // Added before that of `serve`, so it runs afterwards: the server then takes no more requests.
   yield* Effect.addFinalizer((exit) =>
-    Effect.forEach(slots, (slot) => Scope.close(slot, exit), { concurrency: "unbounded", discard: true })
+    Effect.forEach(scopes, (scope) => Scope.close(scope, exit), { concurrency: "unbounded", discard: true })
   )
   const handle = yield* NodeHttpServer.makeHandler(app, {
     middleware,
     // Read for each request.
     get scope() {
-      return slot
+      return scope
     }
   })
   yield* serve
-  for (const theirs of server.listeners("request").slice(-1)) server.off("request", theirs)
+  // `serve` has added Effect's own handler as the last listener, which the one below replaces.
+  const [added] = server.listeners("request").slice(-1)
+  if (added !== undefined) server.off("request", added)
   server.on("request", (request, response) => {
-    const own = (slot = free.pop() ?? newSlot())
+    const own = (scope = free.pop() ?? newScope())
     handle(request, response)
     response.once("close", () => free.push(own))
   })
@@ -169,7 +180,7 @@ const layerOf = (server: ReturnType<typeof make>) =>
  */
 const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {
-    const context = Context.add(ofRequests(fiber.context), HttpMiddleware.TracerDisabledWhen, isProbe)
+    const context = Context.add(pickReferences(fiber.context), HttpMiddleware.TracerDisabledWhen, isProbe)
     fiber.setContext(Context.makeUnsafe(context.mapUnsafe, { maxDepth: 16 }))
     return serve
   })
@@ -178,7 +189,7 @@ const withRoomForRequests = <A, E, R>(serve: Effect.Effect<A, E, R>): Effect.Eff
 const isProbe = ({ url }: HttpServerRequest.HttpServerRequest) => /^\/(?:healthz|readyz|metrics)(?:[?;#]|$)/.test(url)
 
 /** Requests read these references. All other services are captured by layers. */
-const ofRequests = Context.pick(
+const pickReferences = Context.pick(
   Scope.Scope,
   Clock.Clock,
   Tracer.Tracer,

@@ -35,7 +35,7 @@ import {
   succeed,
   toolResult,
   unknownMethod
-} from "./Messages.ts"
+} from "./JsonRpc.ts"
 import { makeTools } from "./Tools.ts"
 import { answerOf, type Arguments, partsOf } from "./ToolProtocol.ts"
 import { renderProblem } from "../path/ProblemResponse.ts"

@@ -4,7 +4,7 @@
  */
 import { Context, Effect, type Fiber, Layer, Predicate, Scope } from "effect"
 import { type HttpServerRequest, HttpServerResponse } from "effect/http"
-import { Authentication, JsonBody, Operation, RequestShape } from "../../api/Requests.ts"
+import { Authentication, JsonBody, ProblemHandling, RequestShape } from "../../api/Requests.ts"
 import { Principal } from "../../api/Access.ts"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { anyVersion, type Command, command, type Outcome, versionsOf } from "../../commands/Command.ts"
@@ -24,7 +24,7 @@ export const pageHandler =
       Effect.flatMap(list(projectId, request), (page) => pageAnswer(page, request.request))
     )
 
-/** `answerOf` makes the answer with the record, unless a condition of the request makes another. */
+/** `answerOf` makes the answer with the record. By a condition of the request, the answer may also be 304 or a problem. */
 export const recordHandlerWith =
   <Request extends { readonly headers: ReadConditions }, Item extends { readonly version: number }, Answer, E, R>(
     get: (projectId: ProjectId, request: Request) => Effect.Effect<Item, E, R>,
@@ -159,9 +159,9 @@ const notInPath = /[^\x21-\x7E]|[#<>"\\^`{|}]/g
 const originOf = (host: string | undefined) =>
   host !== undefined && /^(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?$/.test(host) ? `http://${host}` : ""
 
-type OfRequests = Scope.Scope | Operation | Authentication | RequestShape | JsonBody
+type ForMiddleware = Scope.Scope | ProblemHandling | Authentication | RequestShape | JsonBody
 
-const ofRequests = Context.pick(Scope.Scope, Operation, Authentication, RequestShape, JsonBody)
+const pickForMiddleware = Context.pick(Scope.Scope, ProblemHandling, Authentication, RequestShape, JsonBody)
 
 /**
  * Implements a group of the Api. Its operations (`make`) exist once and outside of any request: handlers that yield services would
@@ -181,7 +181,9 @@ export const groupOf = <const Group extends HttpApiGroup.Identifier<Groups>, Ope
         build(operations, (all) => handlers.handleAll(withoutEncoding(all)))
       )
       return Layer.effectContext(
-        Effect.updateContext(Layer.build(group), (context: Context.Context<OfRequests>) => ofRequests(context))
+        Effect.updateContext(Layer.build(group), (context: Context.Context<ForMiddleware>) =>
+          pickForMiddleware(context)
+        )
       )
     })
   )
@@ -192,12 +194,12 @@ type Groups = typeof Api extends HttpApi.HttpApi<string, infer All> ? All : neve
  * Names of operations begin with a lower-case letter. If they could be any string here, the compiler would infer the handlers of a
  * group from this type instead of from its operations.
  */
-type Handled = HttpApiBuilder.Handlers<OfRequests, Record<Name, HttpApiEndpoint.Constraint>, Name>
+type Handled = HttpApiBuilder.Handlers<ForMiddleware, Record<Name, HttpApiEndpoint.Constraint>, Name>
 type Name = Uncapitalize<string>
 
 /** Accepts the handlers of a whole group that need nothing but what each request has. */
 type Complete<Return> =
-  HttpApiBuilder.Handlers.Context<Return> extends OfRequests ? HttpApiBuilder.Handlers.ValidateReturn<Return> : never
+  HttpApiBuilder.Handlers.Context<Return> extends ForMiddleware ? HttpApiBuilder.Handlers.ValidateReturn<Return> : never
 
 type HandleAll<Group extends HttpApiGroup.Identifier<Groups>> = HttpApiBuilder.Handlers.FromGroup<
   HttpApiGroup.WithIdentifier<Groups, Group>

@@ -1,13 +1,13 @@
 /**
- * The middleware of an operation around that of its shape (`RequestShape.ts`), from the outermost to the innermost. The
- * `Authorization` header authenticates and authorizes a request (contract §3).
+ * The outer middleware of an operation: `problems`, then `authentication`, which also authorizes a request by its `Authorization` header
+ * (contract §3). The middleware of its shape and body (`RequestShape.ts`) is within it.
  */
 import type { Socket } from "node:net"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Cause, Clock, Context, Effect, Layer, Option, Predicate } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { Access, Principal } from "../../api/Access.ts"
-import { Authentication, Operation } from "../../api/Requests.ts"
+import { Authentication, ProblemHandling } from "../../api/Requests.ts"
 import { CurrentRequest, type CurrentRequestShape } from "../../platform/CurrentRequest.ts"
 import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { makeThrottle } from "../limits/RateLimits.ts"
@@ -26,7 +26,7 @@ import {
 import { type Credential, Credentials, present, type Presented, type Verified } from "../auth/Credentials.ts"
 
 /** Names the route and the span of a request, and renders the problem that ends it. */
-export const operation = Layer.succeed(Operation, (operation, { endpoint }) => {
+export const problems = Layer.succeed(ProblemHandling, (operation, { endpoint }) => {
   const { policy } = Context.getUnsafe(endpoint.annotations, Access)
   const spanName = `${endpoint.method} ${endpoint.path}`
 

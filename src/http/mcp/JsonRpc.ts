@@ -1,7 +1,7 @@
 /**
- * Messages of the Model Context Protocol as they arrive over streamable HTTP. A message is read by the rules of the revision
- * that it names. No state is kept between messages, so any process of the service can answer any message. The revisions with a
- * handshake permit a server without session ids, and the revision 2026-07-28 has no sessions.
+ * The messages of JSON-RPC in which the Model Context Protocol is spoken over streamable HTTP. A message is read by the rules of the
+ * revision of the protocol that it names. No state is kept between messages, so any process of the service can answer any message. The
+ * revisions with a handshake permit a server without session ids, and the revision 2026-07-28 has no sessions.
  */
 import { Context, Predicate } from "effect"
 import type { IncomingHttpHeaders } from "node:http"
