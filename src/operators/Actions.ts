@@ -15,7 +15,7 @@ import {
 } from "../campaigns/CampaignControl.ts"
 import { retryDelivery } from "../webhooks/delivery/Deliveries.ts"
 import { cancelReplay, showReplay, startReplay } from "../webhooks/Replays.ts"
-import { itemOf as webhookItemOf } from "../webhooks/WebhookList.ts"
+import { webhookItemOf } from "../webhooks/WebhookList.ts"
 import { sendTestEvent } from "../webhooks/TestEvents.ts"
 import { disableWebhook, enableWebhook, showWebhook } from "../webhooks/WebhookControl.ts"
 import { findMessage, openMessage, settleMessage } from "../messaging/MessageControl.ts"

@@ -228,7 +228,7 @@ export const details =
 const shown = ["installationId", "endpointUrl", "eventTypes", "headerNames", "enabled", "disabledReason"] as const
 
 /** A webhook as commands print it (contract §13). */
-export const itemOf = (webhook: Listed) => ({
+export const webhookItemOf = (webhook: Listed) => ({
   ...Struct.pick(webhook, shown),
   state: webhook.condition,
   consecutiveFailures: webhook.failures,
@@ -236,6 +236,7 @@ export const itemOf = (webhook: Listed) => ({
   version: webhook.version
 })
 
+/** A webhook as the API answers it (contract §10). */
 export const webhookOf = ({ lastFailure, ...webhook }: Details): Webhook => ({
   ...Struct.pick(webhook, [...shown, "version", "updatedAt", "secrets"]),
   health: {

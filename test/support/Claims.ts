@@ -2,12 +2,12 @@
 import { Clock, Duration, Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryId, EventId, InstallationId, ProjectId } from "../../src/api/schema/Ids.ts"
-import type { Claim, Leased, Result } from "../../src/webhooks/delivery/Attempt.ts"
+import type { Claim, Lease, Result } from "../../src/webhooks/delivery/Attempt.ts"
 import { claim } from "../../src/webhooks/delivery/DeliveryLoop/Claim.ts"
 import { record } from "../../src/webhooks/delivery/DeliveryLoop/Record.ts"
 import { resultOf } from "../../src/webhooks/delivery/DeliveryLoop/Results.ts"
 import type { Named, Rooms } from "../../src/webhooks/delivery/DeliveryLoop/Visits.ts"
-import type { Outcome } from "../../src/webhooks/address/Sender.ts"
+import type { AttemptOutcome } from "../../src/webhooks/address/Sender.ts"
 import type { Limits } from "../../src/messaging/providers/ChannelLimits.ts"
 import { DatabaseClock } from "../../src/sql/Times.ts"
 
@@ -55,7 +55,7 @@ export const recordAll = (sql: SqlClient.SqlClient, results: ReadonlyArray<Resul
   Effect.orDie(record(sql, results, { concurrency: 4, disableAfterMillis, workerId: 1n }))
 
 /** The answer of an endpoint, with the seconds of its `Retry-After`. */
-export const answered = (status: number, retryAfter?: number): Outcome => ({
+export const answered = (status: number, retryAfter?: number): AttemptOutcome => ({
   _tag: "answered",
   status,
   retryAfter: Option.map(Option.fromUndefinedOr(retryAfter), Duration.seconds),
@@ -65,10 +65,10 @@ export const answered = (status: number, retryAfter?: number): Outcome => ({
 const schedule = Array.from({ length: 10_000 }, () => Duration.seconds(5))
 
 /** Returns the result of an attempt with an outcome. The pauses have the middle of the jitter: they are as configured. */
-export const resultWith = (claim: Claim, outcome: Outcome): Result =>
+export const resultWith = (claim: Claim, outcome: AttemptOutcome): Result =>
   resultOf(leaseOf(claim), outcome, { startedAt: 0, finishedAt: 0 }, schedule, 0.5)
 
-export const leaseOf = (claim: Claim): Leased => ({ ...claim, startedAt: 0, beganAt: 0, loop: { turns: 0, idle: 0 } })
+export const leaseOf = (claim: Claim): Lease => ({ ...claim, startedAt: 0, beganAt: 0, loop: { turns: 0, idle: 0 } })
 
 /** Returns a claimed delivery of a number, at its first attempt. */
 export const claimOf = (due: number): Claim => ({

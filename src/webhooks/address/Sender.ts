@@ -35,7 +35,8 @@ interface SenderConfig {
   readonly resolve?: Resolve
 }
 
-export interface Delivery {
+/** A delivery, or a test event, with its headers and signatures. */
+export interface SignedRequest {
   readonly url: string
   readonly body: string | Uint8Array
   /** The sender adds `host`, `content-length`, `accept-encoding` and `connection`. */
@@ -51,7 +52,7 @@ type FailureCode = ExchangeFailed["code"] | "internal"
  * `retryAfter` is the delay that the endpoint requests, counted from the end of the attempt. `body` is the part of the answer that the
  * attempt log keeps; null for a success, for an answer without a body, and for one from an allowed network.
  */
-export type Outcome =
+export type AttemptOutcome =
   | {
       readonly _tag: "answered"
       readonly status: number
@@ -60,12 +61,12 @@ export type Outcome =
     }
   | { readonly _tag: "failed"; readonly code: FailureCode }
 
-export const isSuccess = (outcome: Outcome): boolean => outcome._tag === "answered" && is2xx(outcome.status)
+export const isSuccess = (outcome: AttemptOutcome): boolean => outcome._tag === "answered" && is2xx(outcome.status)
 
 const is2xx = (status: number) => status >= 200 && status < 300
 
 /** Returns the span attribute `error.type` for an outcome; undefined for a success. */
-export const errorOf = (outcome: Outcome): string | undefined => {
+export const errorOf = (outcome: AttemptOutcome): string | undefined => {
   if (isSuccess(outcome)) return undefined
   return outcome._tag === "answered" ? String(outcome.status) : outcome.code
 }
@@ -77,11 +78,11 @@ export class Sender extends Context.Service<
   Sender,
   {
     /**
-     * POSTs a delivery. Never fails: every status is an outcome, and so is a missing answer. Follows no redirect. If a kept
+     * POSTs a request. Never fails: every status is an outcome, and so is a missing answer. Follows no redirect. If a kept
      * connection breaks before the answer begins, the request is sent again, so the endpoint may receive it twice.
      * Interruption destroys the connection. The current span gets the attributes of an HTTP client.
      */
-    readonly send: (delivery: Delivery) => Effect.Effect<Outcome>
+    readonly send: (request: SignedRequest) => Effect.Effect<AttemptOutcome>
   }
 >()("developer-api-service/webhooks/address/Sender") {
   static readonly layer = (config: SenderConfig) =>
@@ -97,10 +98,10 @@ export class Sender extends Context.Service<
         const answered = (
           { address, body, retryAfter, status }: Answer,
           secrets: ReadonlyArray<string> | undefined
-        ): Effect.Effect<Outcome> => {
+        ): Effect.Effect<AttemptOutcome> => {
           const isKept = !is2xx(status) && (keepAllowedAnswers || classify(address, allowed) === "public")
           const kept = isKept ? textOf(body, secrets) : null
-          const outcomeOf = (delay: Option.Option<Duration.Duration>): Outcome => ({
+          const outcomeOf = (delay: Option.Option<Duration.Duration>): AttemptOutcome => ({
             _tag: "answered",
             status,
             retryAfter: delay,
@@ -113,7 +114,7 @@ export class Sender extends Context.Service<
 
         const destinationFor = makeDestinations(allowed)
 
-        const post = (to: Destination, { body, headers, secrets }: Delivery) => {
+        const post = (to: Destination, { body, headers, secrets }: SignedRequest) => {
           const post = { to, headers, body, bodyLimit, until: performance.now() + timeout }
           const onSuccess = (answer: Answer) => answered(answer, secrets)
           return Effect.matchEffect(exchange(kept, post), {
@@ -126,13 +127,13 @@ export class Sender extends Context.Service<
         }
 
         return {
-          send: (delivery) =>
+          send: (request) =>
             Effect.withFiber((fiber) => {
-              const to = destinationFor(delivery.url)
+              const to = destinationFor(request.url)
               // The URL was allowed when it was configured. Since then, the operator has removed its network from the allowed
               // networks.
               if (Option.isNone(to)) return Effect.succeed(failed("address_refused"))
-              const sent = post(to.value, delivery)
+              const sent = post(to.value, request)
               // Computing the attributes takes more CPU time than the signature, and only a tracer uses them.
               return fiber.getRef(References.TracerEnabled)
                 ? Effect.tap(sent, (outcome) => Effect.annotateCurrentSpan(attributes(to.value.url, outcome)))
@@ -185,11 +186,11 @@ const addressesOf =
         : Effect.fail(new ConnectFailed({ code: "address_refused" }))
     })
 
-const failed = (code: FailureCode): Outcome => ({ _tag: "failed", code })
+const failed = (code: FailureCode): AttemptOutcome => ({ _tag: "failed", code })
 
 const unanswered = ({ code }: ExchangeFailed) => Effect.succeed(failed(code))
 
-const attributes = (url: URL, outcome: Outcome) => ({
+const attributes = (url: URL, outcome: AttemptOutcome) => ({
   ...postAttributes(url),
   ...(outcome._tag === "answered" ? { "http.response.status_code": outcome.status } : {})
 })

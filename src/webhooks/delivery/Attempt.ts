@@ -14,7 +14,7 @@ import { signedHeaders } from "../../secrets/StandardWebhooks.ts"
 import { spanOf } from "../../telemetry/Telemetry.ts"
 import { type Endpoint, keyOf } from "../Endpoint.ts"
 import type { Move } from "./States.ts"
-import { type Delivery, errorOf, type Outcome, type Sender } from "../address/Sender.ts"
+import { type SignedRequest, errorOf, type AttemptOutcome, type Sender } from "../address/Sender.ts"
 import { openHeaders, secretOwner } from "../WebhookSecrets.ts"
 
 export interface Claim extends Endpoint {
@@ -30,7 +30,7 @@ export interface Claim extends Endpoint {
   /** Number of delays of the retry schedule that are used up. */
   readonly retries: number
   /**
-   * Whether the endpoint is suspect because of recent failures. Attempts to suspect endpoints have a pool of slots of their own.
+   * Whether the endpoint is suspect because of recent failures. Attempts to suspect endpoints have a class of slots of their own.
    */
   readonly suspect: boolean
   readonly endpointUrl: string
@@ -53,7 +53,7 @@ export interface LoopTimes {
   readonly idle: number
 }
 
-export interface Leased extends Claim {
+export interface Lease extends Claim {
   /** Start of the attempt in milliseconds. Before the attempt starts: the time of the claim. */
   startedAt: number
   /** Start of the attempt by the monotonic clock, in milliseconds. 0 before the attempt starts. */
@@ -64,7 +64,7 @@ export interface Leased extends Claim {
 
 /** Outcome of an attempt, or of a lease that is returned. Times are in milliseconds. */
 export interface Result {
-  readonly lease: Leased
+  readonly lease: Lease
   readonly on: Extract<Move, "succeeded" | "failed" | "exhausted" | "released" | "unsent">
   readonly statusCode: number | null
   readonly errorCode: string | null
@@ -94,21 +94,22 @@ export const bodyOf = ({ data, eventId, installationId, occurredAt, projectId, t
   return `${JSON.stringify(event).slice(0, -1)},"data":${data}}`
 }
 
-interface Parts {
+/** What every attempt of this process is made with. */
+interface Sending {
   readonly secrets: Secrets
   readonly sender: Sender["Service"]
 }
 
 /** Signs and sends a claimed delivery, in a client span of the event's trace. `now` is in milliseconds. */
-export const attempt = (parts: Parts, claim: Claim, now: number): Effect.Effect<Outcome> =>
+export const attempt = (sending: Sending, claim: Claim, now: number): Effect.Effect<AttemptOutcome> =>
   Effect.withFiber((fiber) =>
-    fiber.getRef(References.TracerEnabled) ? traced(parts, claim, now) : send(parts, claim, now, claim.traceparent)
+    fiber.getRef(References.TracerEnabled) ? traced(sending, claim, now) : send(sending, claim, now, claim.traceparent)
   )
 
-const traced = (parts: Parts, claim: Claim, now: number) =>
+const traced = (sending: Sending, claim: Claim, now: number) =>
   Effect.flatMap(currentTraceparent, (own) =>
     send(
-      parts,
+      sending,
       claim,
       now,
       Option.getOrElse(own, () => claim.traceparent)
@@ -126,7 +127,7 @@ const traced = (parts: Parts, claim: Claim, now: number) =>
     })
   )
 
-const send = ({ secrets, sender }: Parts, claim: Claim, now: number, traceparent: string) =>
+const send = ({ secrets, sender }: Sending, claim: Claim, now: number, traceparent: string) =>
   Effect.flatMap(secrets(claim), (opened) => {
     // Encodes the body once. A string would be encoded twice: for the signature and for the connection.
     const body = Buffer.from(bodyOf(claim))
@@ -156,7 +157,7 @@ export const headersOf = (
     readonly body: string | Uint8Array
     readonly traceparent: string
   }
-): Pick<Delivery, "headers" | "secrets"> => {
+): Pick<SignedRequest, "headers" | "secrets"> => {
   const own: Record<(typeof deliveryHeaders)[number], string> = {
     ...signedHeaders(secrets, webhookId, now, body),
     "content-type": "application/json",

@@ -4,13 +4,13 @@
  * One fiber talks to the database, one statement after the other; attempts run beside it:
  *
  *   ┌──▶ waiting ── results, notice or timer ──▶ disabling ──▶ recording ──▶ claiming ──┐
- *   │                                            (if 410)      (if results)  (if open)  │
+ *   │                                            (if 410)      (if results)  (if taking)│
  *   └───────────────────────────────────────────────────────────────────────────────────┘
  *
  *   attempt:  claimed ──▶ queued by endpoint ──▶ sending ──▶ ended ──▶ recorded
  *                               └── returned unsent ──────────▲
  *
- *   intake:   open ── drain ──▶ closed ── nothing leased ──▶ idle
+ *   mode:     taking ── drain ──▶ draining ── nothing leased ──▶ idle
  *
  * - waiting: until a result, a notice (new deliveries, a changed webhook) or the timer, whichever comes first.
  * - disabling: the webhooks whose endpoints answered 410 are disabled before the answers are recorded. Otherwise a delivery that
@@ -32,7 +32,7 @@ import { monotonicMillis } from "../../platform/MonotonicTime.ts"
 import { listen } from "../../outbox/Outbox.ts"
 import { SecretBox } from "../../secrets/SecretBox.ts"
 import { Settings } from "../../platform/Settings.ts"
-import { attempt, type Leased, type LoopTimes, type Result, secretsOf } from "./Attempt.ts"
+import { attempt, type Lease, type LoopTimes, type Result, secretsOf } from "./Attempt.ts"
 import { claim, leasesOf } from "./DeliveryLoop/Claim.ts"
 import * as EndpointQueues from "./DeliveryLoop/EndpointQueues.ts"
 import { makeRecording, tried } from "./DeliveryLoop/Record.ts"
@@ -42,7 +42,7 @@ import { makeSlots } from "./DeliveryLoop/Visits.ts"
 import { type Endpoint, keyOf, maxAge } from "../Endpoint.ts"
 import { maintain } from "./DeliveryMaintenance.ts"
 import * as Metrics from "./DeliveryMetrics.ts"
-import { type Outcome, Sender } from "../address/Sender.ts"
+import { type AttemptOutcome, Sender } from "../address/Sender.ts"
 
 /** Interval of polls. It is half of 500 ms, because a due retry has to start within 500 ms (contract §10). */
 const pollEvery = Duration.millis(250)
@@ -60,8 +60,9 @@ const exhaustedFor = Duration.seconds(1)
 const stalledAfter = Duration.seconds(30)
 
 /**
- * Maximum number of turns of the event loop in which a prompt answer arrives. It is there when the loop looks for it next, so the
- * attempt has waited for this process. If the loop has been idle for half of the attempt, the attempt has waited for the endpoint.
+ * Maximum number of turns of the event loop in which a prompt answer arrives. Such an answer is there when the event loop next reads
+ * from sockets, so the attempt has waited for this process. If the loop has been idle for half of the attempt, the attempt has waited
+ * for the endpoint.
  */
 const promptTurns = 3
 
@@ -88,7 +89,7 @@ const make = Effect.gen(function* () {
   const supervisor = yield* Supervisor
   const worker = yield* Worker
   const pace = yield* DeliveryPace
-  const parts = { secrets: secretsOf(yield* SecretBox), sender: yield* Sender }
+  const sending = { secrets: secretsOf(yield* SecretBox), sender: yield* Sender }
   const { webhooks } = yield* Settings
   const measured = yield* MetricsEnabled
   const clock = yield* Clock.Clock
@@ -109,7 +110,7 @@ const make = Effect.gen(function* () {
   let pollAt = 0
   /** Time until which claims skip locked deliveries. */
   let skipsUntil = 0
-  let intake: "open" | "closed" = "open"
+  let mode: "taking" | "draining" = "taking"
   const idle = yield* Latch.make(false)
   const signals = yield* Queue.sliding<void>(1)
   const signal = () => void Queue.offerUnsafe(signals, undefined)
@@ -117,7 +118,7 @@ const make = Effect.gen(function* () {
   const add = (result: Result) => {
     if (results.add(result)) signal()
   }
-  const returnAll = (leases: ReadonlyArray<Leased>) => {
+  const returnAll = (leases: ReadonlyArray<Lease>) => {
     const at = now()
     for (const lease of leases) add(returnedBy(lease, "unsent", { startedAt: at, finishedAt: at }))
   }
@@ -139,7 +140,7 @@ const make = Effect.gen(function* () {
   )
   const run = yield* FiberSet.makeRuntime<never>()
 
-  const endAttempt = (lease: Leased, outcome: Outcome): Effect.Effect<void> => {
+  const endAttempt = (lease: Lease, outcome: AttemptOutcome): Effect.Effect<void> => {
     slots.release(lease)
     const at = monotonicMillis(clock)
     const millis = Math.round(at - lease.beganAt)
@@ -147,7 +148,7 @@ const make = Effect.gen(function* () {
     const isPrompt = loop.turns - lease.loop.turns <= promptTurns && loop.idle - lease.loop.idle < millis / 2
     const times = { startedAt: lease.startedAt, finishedAt: lease.startedAt + millis }
     const result = resultOf(lease, outcome, times, webhooks.retrySchedule, random.nextDoubleUnsafe())
-    const succeeded = result.on === "succeeded" && intake === "open"
+    const succeeded = result.on === "succeeded" && mode === "taking"
     const { next, returned } = queues.next(lease, { succeeded, millis, now: at, isPrompt })
     pace.ended()
     add(result)
@@ -156,13 +157,13 @@ const make = Effect.gen(function* () {
   }
 
   /** Makes attempts in one fiber, one after the other: first `lease`, then deliveries that wait for the endpoint. */
-  const deliver = (lease: Leased): Effect.Effect<void> =>
+  const deliver = (lease: Lease): Effect.Effect<void> =>
     Effect.suspend(() => {
       slots.take(lease)
       lease.startedAt = now()
       lease.beganAt = monotonicMillis(clock)
       lease.loop = loopTimes()
-      return attempt(parts, lease, lease.startedAt).pipe(
+      return attempt(sending, lease, lease.startedAt).pipe(
         // A defect counts as a failed attempt of this delivery, and does not stop the other deliveries of the fiber.
         Effect.catchDefect((defect) =>
           Effect.as(Effect.logError("An attempt of a delivery failed", defect), {
@@ -180,7 +181,7 @@ const make = Effect.gen(function* () {
         )
       )
     })
-  const queues = EndpointQueues.make<Leased>(concurrency, (lease) => run(deliver(lease)))
+  const queues = EndpointQueues.make<Lease>(concurrency, (lease) => run(deliver(lease)))
 
   const recording = makeRecording(sql, {
     results,
@@ -197,7 +198,9 @@ const make = Effect.gen(function* () {
     const workerId = worker.leaseId()
     const at = monotonicMillis(clock)
     const isPoll = at >= pollAt
-    if (workerId === null || (!queues.isAnyNamed(at) && !isPoll)) return Effect.void
+    if (workerId === null) return Effect.void
+    queues.refresh(at)
+    if (!queues.isAnyNamed() && !isPoll) return Effect.void
     if (isPoll) pollAt = at + Duration.toMillis(pollEvery)
     changed.clear()
     const named = queues.takeNamed(at)
@@ -215,7 +218,7 @@ const make = Effect.gen(function* () {
       Effect.tapError(() => Effect.sync(() => queues.name(named))),
       Effect.map(({ claims, locked }) => {
         const leases = leasesOf(claims, now())
-        if (intake === "closed") return returnAll(leases)
+        if (mode === "draining") return returnAll(leases)
         queues.add(leases, monotonicMillis(clock))
         if (locked.length > 0) pollAt = at + Duration.toMillis(lockedFor)
         queues.name(locked)
@@ -228,11 +231,11 @@ const make = Effect.gen(function* () {
 
   const cycle = Effect.gen(function* () {
     const left = pollAt - monotonicMillis(clock)
-    yield* Effect.timeoutOption(Queue.take(signals), intake === "open" && left > 0 ? Duration.millis(left) : pollEvery)
+    yield* Effect.timeoutOption(Queue.take(signals), mode === "taking" && left > 0 ? Duration.millis(left) : pollEvery)
     yield* recording.recordResults(() => monotonicMillis(clock) >= pollAt)
-    if (intake === "open") yield* claimDue
+    if (mode === "taking") yield* claimDue
     else if (results.all().length === 0 && queues.leased().length === 0) yield* Latch.open(idle)
-    pace.setBehind(intake === "open" ? queues.behind(monotonicMillis(clock)) : new Set())
+    pace.setBehind(mode === "taking" ? queues.behind(monotonicMillis(clock)) : new Set())
   })
 
   yield* supervisor.supervise("deliveries", { stalledAfter }, (progress) =>
@@ -263,7 +266,7 @@ const make = Effect.gen(function* () {
 
   return {
     drain: Effect.suspend(() => {
-      intake = "closed"
+      mode = "draining"
       returnAll(queues.drop())
       signal()
       return Latch.await(idle)

@@ -1,6 +1,7 @@
 /**
  * Finds deliveries that a dead or slow process has left. `reclaim` finds deliveries of dead workers and of expired leases.
- * `sweep` finds endpoints whose row does not show that they have pending deliveries, and says from where on queues are read.
+ * `sweep` finds endpoints whose row does not show that they have pending deliveries, and moves `open_from`, the due time from which on
+ * the queue of an endpoint is read.
  */
 import type { SqlClient, Statement } from "effect/sql"
 import { isAwake } from "../../platform/MoveState.ts"

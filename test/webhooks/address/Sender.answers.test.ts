@@ -1,7 +1,7 @@
 import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Option } from "effect"
 import { answering, answerOf, endless, endpoint, type Endpoint, pouring } from "../../support/Endpoints.ts"
-import type { Outcome } from "../../../src/webhooks/address/Sender.ts"
+import type { AttemptOutcome } from "../../../src/webhooks/address/Sender.ts"
 import { resultOf, send, sender } from "./Sender.support.ts"
 import { until } from "../../support/Waiting.ts"
 
@@ -156,7 +156,7 @@ describe("an endpoint's answer", () => {
           })
           const outcome = yield* send(url(hook))
           const kept = status === 200 ? null : text
-          const expected: Outcome = { _tag: "answered", status, retryAfter: Option.none(), body: kept }
+          const expected: AttemptOutcome = { _tag: "answered", status, retryAfter: Option.none(), body: kept }
           assert.deepStrictEqual(outcome, expected)
         }
       }

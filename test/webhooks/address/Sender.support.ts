@@ -3,7 +3,7 @@ import { Duration, Effect } from "effect"
 import { isIP } from "node:net"
 import { setImmediate } from "node:timers/promises"
 import { networksOf } from "../../../src/webhooks/address/Addresses.ts"
-import { type Delivery, type Outcome, Sender } from "../../../src/webhooks/address/Sender.ts"
+import { type SignedRequest, type AttemptOutcome, Sender } from "../../../src/webhooks/address/Sender.ts"
 import type { Resolve } from "../../../src/outbound/Connections.ts"
 
 /** Resolves every name to the same addresses. */
@@ -35,10 +35,13 @@ export const sender = ({
   })
 
 /** Sends; returns the outcome in a later turn of the event loop, when the connection is free again. */
-export const send = (url: string, delivery: Partial<Delivery> = {}): Effect.Effect<Outcome, never, Sender> =>
+export const send = (
+  url: string,
+  delivery: Partial<SignedRequest> = {}
+): Effect.Effect<AttemptOutcome, never, Sender> =>
   Effect.flatMap(Sender, (sender) =>
     sender.send({ url, body: Buffer.from("{}"), headers: { "content-type": "application/json" }, ...delivery })
   ).pipe(Effect.tap(Effect.promise(() => setImmediate().then(() => setImmediate()))))
 
 /** Returns the status of an outcome, or its error code. */
-export const resultOf = (outcome: Outcome) => (outcome._tag === "answered" ? outcome.status : outcome.code)
+export const resultOf = (outcome: AttemptOutcome) => (outcome._tag === "answered" ? outcome.status : outcome.code)

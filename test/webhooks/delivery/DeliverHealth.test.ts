@@ -4,7 +4,7 @@ import { Effect, Logger, Metric } from "effect"
 import * as fc from "fast-check"
 import type { Claim } from "../../../src/webhooks/delivery/Attempt.ts"
 import { disable } from "../../../src/webhooks/delivery/Disabling.ts"
-import type { Outcome } from "../../../src/webhooks/address/Sender.ts"
+import type { AttemptOutcome } from "../../../src/webhooks/address/Sender.ts"
 import { answered, recordAll, resultWith } from "../../support/Claims.ts"
 import { secretKey, TestServer } from "../../support/TestServer.ts"
 import { run } from "../../cli/Cli.support.ts"
@@ -24,7 +24,7 @@ const hour = 3_600
 const openShop = Effect.fnUntraced(function* (deals: number, disableAfterMillis?: number) {
   const project = yield* openDue(deals)
   const { projectId, sql } = project
-  const recorded = (outcomes: ReadonlyArray<readonly [Claim | undefined, Outcome]>) =>
+  const recorded = (outcomes: ReadonlyArray<readonly [Claim | undefined, AttemptOutcome]>) =>
     recordAll(
       sql,
       outcomes.map(([one, outcome]) => resultWith(one ?? assert.fail(), outcome)),

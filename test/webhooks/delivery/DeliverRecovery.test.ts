@@ -3,7 +3,7 @@ import { assert, describe, it, layer } from "../../support/Vitest.ts"
 import { Context, Effect, Latch, Metric, References } from "effect"
 import type { SqlClient } from "effect/sql"
 import { DeliveryLoop } from "../../../src/webhooks/delivery/DeliveryLoop.ts"
-import type { Outcome } from "../../../src/webhooks/address/Sender.ts"
+import type { AttemptOutcome } from "../../../src/webhooks/address/Sender.ts"
 import { MetricsEnabled } from "../../../src/telemetry/Telemetry.ts"
 import { freePort } from "../../support/Process.ts"
 import { answered } from "../../support/Claims.ts"
@@ -142,7 +142,7 @@ it.live("a delivery for which this host has no connection is tried again, and on
   const server = yield* serve({}, "api")
   const project = yield* open(server)
   yield* project.subscribe("shop", "http://127.0.0.1:1/hook")
-  const outcomes: Array<Outcome> = [1, 2].map(() => ({ _tag: "failed", code: "host_exhausted" }))
+  const outcomes: Array<AttemptOutcome> = [1, 2].map(() => ({ _tag: "failed", code: "host_exhausted" }))
   yield* startLoop(server, () => Effect.sync(() => outcomes.pop() ?? answered(200))).pipe(
     Effect.andThen(project.created()),
     Effect.andThen(

@@ -8,7 +8,7 @@ import {
   make as makeQueues,
   namedPerClaim
 } from "../../../src/webhooks/delivery/DeliveryLoop/EndpointQueues.ts"
-import { makeSlots, sizes } from "../../../src/webhooks/delivery/DeliveryLoop/Visits.ts"
+import { makeSlots, slotsByClass } from "../../../src/webhooks/delivery/DeliveryLoop/Visits.ts"
 import { claimOf as newClaim } from "../../support/Claims.ts"
 
 const holderOf = (name: string, suspect = false) => ({ projectId: ProjectId.make(name), suspect })
@@ -28,17 +28,17 @@ const fill = (slots: ReturnType<typeof makeSlots>, holder: ReturnType<typeof hol
 
 describe("slots", () => {
   for (const suspect of [false, true]) {
-    const size = sizes[suspect ? "suspect" : "healthy"]
-    const pool = suspect ? "suspect" : "healthy"
+    const size = slotsByClass[suspect ? "suspect" : "healthy"]
+    const slotClass = suspect ? "suspect" : "healthy"
 
-    it(`of the ${pool} pool: a project alone may take three quarters, and three more find some at once`, () => {
+    it(`of the ${slotClass} class: a project alone may take three quarters, and three more find some at once`, () => {
       const slots = makeSlots()
       assert.strictEqual(fill(slots, holderOf("one", suspect)), (size * 3) / 4)
       assert.strictEqual(roomOf(slots, holderOf("one", suspect)), 0)
       for (const name of ["two", "three", "four"]) assert.isAtLeast(fill(slots, holderOf(name, suspect)), 2)
     })
 
-    it(`of the ${pool} pool are shared equally by projects that want more, as the attempts of the first end`, () => {
+    it(`of the ${slotClass} class are shared equally by projects that want more, as the attempts of the first end`, () => {
       const slots = makeSlots()
       const names = ["one", "two", "three", "four"]
       const held = new Map(names.map((name) => [name, fill(slots, holderOf(name, suspect))]))
@@ -52,10 +52,10 @@ describe("slots", () => {
     })
   }
 
-  it("of the two pools are separate", () => {
+  it("of the two classes are separate", () => {
     const slots = makeSlots()
     fill(slots, holderOf("one", true))
-    assert.strictEqual(slots.rooms().healthy.free, sizes.healthy)
+    assert.strictEqual(slots.rooms().healthy.free, slotsByClass.healthy)
     assert.deepStrictEqual(slots.rooms().healthy.holders, [])
   })
 
@@ -82,11 +82,11 @@ describe("slots", () => {
             assert.isAtMost(newcomer, free)
             for (const { room } of holders) assert.isTrue(room >= 0 && room <= newcomer)
           }
-          assert.strictEqual(healthy.free + suspects.free + held.length, sizes.healthy + sizes.suspect)
+          assert.strictEqual(healthy.free + suspects.free + held.length, slotsByClass.healthy + slotsByClass.suspect)
         }
         held.forEach(slots.release)
-        for (const pool of ["healthy", "suspect"] as const) {
-          assert.deepInclude(slots.rooms()[pool], { free: sizes[pool], holders: [] })
+        for (const slotClass of ["healthy", "suspect"] as const) {
+          assert.deepInclude(slots.rooms()[slotClass], { free: slotsByClass[slotClass], holders: [] })
         }
       }),
       { numRuns: 50 }
@@ -139,7 +139,8 @@ describe("an endpoint that is quick", () => {
       50
     )
     for (let due = 13; due <= 17; due++) end(queues, due, 60)
-    assert.isTrue(queues.isAnyNamed(60))
+    queues.refresh(60)
+    assert.isTrue(queues.isAnyNamed())
   })
 
   it("has as much claimed ahead after all was sent", () => {
@@ -148,7 +149,8 @@ describe("an endpoint that is quick", () => {
       end(queues, due, 50)
       queues.recorded(claimOf(due))
     }
-    assert.isFalse(queues.isAnyNamed(60))
+    queues.refresh(60)
+    assert.isFalse(queues.isAnyNamed())
     assert.strictEqual(named(queues, 60)[0]?.width, 16)
   })
 })

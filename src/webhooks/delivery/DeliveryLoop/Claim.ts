@@ -12,9 +12,9 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { Endpoint } from "../../Endpoint.ts"
-import type { Claim, Leased, LoopTimes } from "../Attempt.ts"
+import type { Claim, Lease, LoopTimes } from "../Attempt.ts"
 import { literalsOf } from "../States.ts"
-import { due, endpoints, givenEndpoints, lockedEndpoints, settle, type Terms, visits } from "./Visits.ts"
+import { due, endpoints, givenEndpoints, lockedEndpoints, settle, type ClaimTerms, visits } from "./Visits.ts"
 
 /**
  * Makes the commit of the statement asynchronous; always true. A claim need not be on disk before its delivery is sent. A crash of
@@ -42,7 +42,7 @@ type Row = Claim | (Endpoint & { readonly id: null })
  */
 export const claim = (
   sql: SqlClient.SqlClient,
-  terms: Terms & { readonly leaseMillis: number },
+  terms: ClaimTerms & { readonly leaseMillis: number },
   skipsLocked = false
 ) => {
   const { from, to } = literalsOf(sql, "claimed")
@@ -101,11 +101,11 @@ const zero: LoopTimes = { turns: 0, idle: 0 }
  * leases of one endpoint share one copy of its strings, because thousands of leases may wait and each copy costs time in garbage
  * collection.
  */
-export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArray<Leased> => {
-  const leases: Array<Leased> = []
+export const leasesOf = (claims: ReadonlyArray<Claim>, now: number): ReadonlyArray<Lease> => {
+  const leases: Array<Lease> = []
   let last = claims[0]
   for (const claim of claims) {
-    const lease: Leased = {
+    const lease: Lease = {
       ...claim,
       webhookId: oneOf(claim.id, claim.webhookId),
       projectId: oneOf(last?.projectId, claim.projectId),

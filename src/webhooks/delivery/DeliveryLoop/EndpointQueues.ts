@@ -37,7 +37,7 @@ interface EndpointQueue<C> {
   /** Maximum number of leases of the endpoint after the next claim. */
   wanted: number
   /**
-   * Whether the endpoint had `wanted` leases after the last claim, so that more deliveries may be due. False once `isAnyNamed`
+   * Whether the endpoint had `wanted` leases after the last claim, so that more deliveries may be due. False once `refresh`
    * has named the endpoint.
    */
   more: boolean
@@ -54,9 +54,10 @@ export interface EndpointQueues<C extends Claim> {
   /**
    * Names quick endpoints for the next claim: those that may have more due deliveries, and whose running attempts and waiting
    * deliveries are at most half of their maximum number of leases. Removes queues without leases whose endpoints are no longer
-   * quick. Returns whether any endpoint is named.
+   * quick.
    */
-  readonly isAnyNamed: (now: number) => boolean
+  readonly refresh: (now: number) => void
+  readonly isAnyNamed: () => boolean
   /**
    * Removes and returns up to `namedPerClaim` named endpoints. `width` is the maximum number of leases of a returned endpoint
    * after the claim (in `make`, `width` is the concurrency).
@@ -122,7 +123,7 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
 
   return {
     name,
-    isAnyNamed: (now) => {
+    refresh: (now) => {
       for (const [key, queue] of queues) {
         if (now < queue.quickUntil && queue.more && left(queue) <= ahead / 2) {
           queue.more = false
@@ -131,8 +132,8 @@ export const make = <C extends Claim>(width: number, send: (claim: C) => void): 
           queues.delete(key)
         }
       }
-      return named.size > 0
     },
+    isAnyNamed: () => named.size > 0,
     takeNamed: (now) => {
       let free = Math.min(aheadPerClaim, waitingInAll - waiting)
       return Array.from(named.entries().take(namedPerClaim), ([key, { installationId, projectId }]) => {

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient, SqlError } from "effect/sql"
 import { once, withTimeout } from "../../../sql/Database.ts"
-import { entryOf, failureOf, type Leased, logWith, type Result } from "../Attempt.ts"
+import { entryOf, failureOf, type Lease, logWith, type Result } from "../Attempt.ts"
 import { type Results, separate, type Separated } from "./Results.ts"
 import { bucketOf, countAttempts, countResults } from "../DeliveryMetrics.ts"
 import {
@@ -21,10 +21,10 @@ import { disable } from "../Disabling.ts"
 /** Runs a statement once, without a retry if a row is locked. */
 export const tried = <A>(effect: Effect.Effect<A, SqlError.SqlError>) => withTimeout(once(effect))
 
-interface Parts {
+interface RecordingOptions {
   readonly results: Results
   readonly queues: {
-    readonly recorded: (lease: Leased) => void
+    readonly recorded: (lease: Lease) => void
     readonly name: (endpoints: ReadonlyArray<Endpoint>) => void
   }
   readonly concurrency: number
@@ -39,9 +39,9 @@ interface Parts {
 const leasesIn = (results: ReadonlyArray<Result>) => results.map(({ lease }) => lease)
 
 /** Makes the step of the loop that records results. If the database fails, it keeps them; after a defect it drops them. */
-export const makeRecording = (sql: SqlClient.SqlClient, parts: Parts) => {
-  const { concurrency, disableAfterMillis, measured, queues, results, signal } = parts
-  let { counter } = parts
+export const makeRecording = (sql: SqlClient.SqlClient, options: RecordingOptions) => {
+  const { concurrency, disableAfterMillis, measured, queues, results, signal } = options
+  let { counter } = options
 
   /** Records a batch. Results whose rows other transactions have locked are deferred. */
   const recordBatch = Effect.fnUntraced(function* (batch: ReadonlyArray<Result>) {
@@ -94,7 +94,7 @@ export const makeRecording = (sql: SqlClient.SqlClient, parts: Parts) => {
   return { recordBatch, recordResults }
 }
 
-interface Terms {
+interface RecordLimits {
   /** Maximum number of deliveries in flight to one endpoint. */
   readonly concurrency: number
   readonly disableAfterMillis: number
@@ -102,7 +102,7 @@ interface Terms {
 }
 
 /** An endpoint that needs another step after a batch: a new claim, disabling its webhook, or recording its results later. */
-interface Recorded extends Endpoint {
+interface EndpointFollowUp extends Endpoint {
   /** Whether a claim would find a due delivery now. */
   readonly isDue: boolean
   /** Whether the endpoint has failed for too long, so that its webhook is to be disabled. */
@@ -120,21 +120,19 @@ interface Recorded extends Endpoint {
  * `gate` locks the rows of endpoints before the first delivery is written. It skips rows that are locked already, so a
  * transaction that holds one row does not delay the results of other endpoints.
  *
- * `replayed` marks the dead deliveries of an event that a replay has delivered.
- *
- * `freed` sums up the recorded results of each endpoint. `health` adds the sums to the row of the endpoint, or clears its failures
- * if one of the results is a success. It parks the endpoint (pauses attempts) after `failuresToPark` failures in a row, and again
- * after each failed probe, which is an attempt after the pause.
+ * `replayed` marks the dead deliveries of an event that a replay has delivered. `freed` sums up the recorded results of each endpoint.
+ * `health` adds the sums to the row of the endpoint, or clears its failures if one of the results is a success. It parks the endpoint
+ * after `failuresToPark` failures in a row, and again after each failed probe (see `Endpoint.ts`).
  */
 export const record = (
   sql: SqlClient.SqlClient,
   results: ReadonlyArray<Result>,
-  { concurrency, disableAfterMillis, workerId }: Terms
+  { concurrency, disableAfterMillis, workerId }: RecordLimits
 ) => {
-  const parts = separate(results)
-  const { endpoints } = parts
+  const separated = separate(results)
+  const { endpoints } = separated
   const { from } = literalsOf(sql, "succeeded")
-  return sql<Recorded>`
+  return sql<EndpointFollowUp>`
   WITH endpoint AS MATERIALIZED (
     SELECT * FROM unnest(
       ${endpoints.map(({ projectId }) => projectId)}::text[], ${endpoints.map(({ installationId }) => installationId)}::text[],
@@ -159,7 +157,7 @@ export const record = (
       leased_until = NULL,
       finished_at = CASE WHEN to_state <> 'pending' THEN now() END,
       attempt_log = CASE WHEN on_move = 'unsent' THEN attempt_log ELSE ${logWith(sql, sql`entry::jsonb`)} END
-    FROM (${rows(sql, results, parts)}) result, LATERAL (${details(sql, parts)}) detail, LATERAL (
+    FROM (${rows(sql, results, separated)}) result, LATERAL (${details(sql, separated)}) detail, LATERAL (
       SELECT CASE WHEN is_repeated THEN 'failed' ELSE given_move END AS on_move,
         CASE WHEN is_repeated THEN ${after("failed")} ELSE given_state END AS to_state
       FROM (SELECT is_current = 0 AND given_move = 'exhausted' AND retry_in > 0 AS is_repeated) earlier
@@ -191,7 +189,7 @@ export const record = (
     FROM recorded GROUP BY project_id, installation_id
   ),
   ${countAttempts(sql, workerId)},
-  ${health(sql, parts, concurrency)}
+  ${health(sql, separated, concurrency)}
   SELECT * FROM (
     SELECT project_id AS "projectId", installation_id AS "installationId", coalesce(claim_at <= now(), false) AS "isDue",
       failed_now AND ${hasFailedTooLong(sql, disableAfterMillis)} AS "hasFailedTooLong", false AS "isLocked"

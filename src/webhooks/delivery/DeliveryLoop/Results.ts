@@ -8,7 +8,7 @@
  *               └──── with a poll ────┴── another transaction has locked a row: deferred
  */
 import { Duration, Option } from "effect"
-import type { Leased, Result } from "../Attempt.ts"
+import type { Lease, Result } from "../Attempt.ts"
 import {
   type Endpoint,
   isGone,
@@ -18,7 +18,7 @@ import {
   type RetrySchedule,
   strikesOf
 } from "../../Endpoint.ts"
-import { isSuccess, type Outcome } from "../../address/Sender.ts"
+import { isSuccess, type AttemptOutcome } from "../../address/Sender.ts"
 
 /** Maximum number of results in one statement. */
 const longestBatch = 500
@@ -97,12 +97,13 @@ interface Times {
 }
 
 /** Whether there was no attempt, because this host had no means for a connection. */
-export const isUnsent = (outcome: Outcome): boolean => outcome._tag === "failed" && outcome.code === "host_exhausted"
+export const isUnsent = (outcome: AttemptOutcome): boolean =>
+  outcome._tag === "failed" && outcome.code === "host_exhausted"
 
 /** `random`, from 0 to 1, gives the jitter of the delay and of a pause. */
 export const resultOf = (
-  lease: Leased,
-  outcome: Outcome,
+  lease: Lease,
+  outcome: AttemptOutcome,
   times: Times,
   schedule: RetrySchedule,
   random: number
@@ -129,7 +130,7 @@ export const resultOf = (
 }
 
 /** Returns the result of a lease that ends without an outcome. */
-export const returnedBy = (lease: Leased, on: "released" | "unsent", { finishedAt, startedAt }: Times): Result => ({
+export const returnedBy = (lease: Lease, on: "released" | "unsent", { finishedAt, startedAt }: Times): Result => ({
   lease,
   on,
   statusCode: null,
@@ -147,7 +148,7 @@ export const returnedBy = (lease: Leased, on: "released" | "unsent", { finishedA
  * Returns the delay that a busy endpoint (status 429 or 503) requests by `Retry-After`, in milliseconds, up to
  * `longestRetryAfter`. 0 if it requests none.
  */
-const restOf = (outcome: Outcome): number =>
+const restOf = (outcome: AttemptOutcome): number =>
   outcome._tag === "answered" && (outcome.status === 429 || outcome.status === 503)
     ? Math.min(Option.match(outcome.retryAfter, { onNone: () => 0, onSome: Duration.toMillis }), longestRetryAfter)
     : 0

@@ -1,9 +1,9 @@
 /**
  * Parts of the claim's statement. They choose the endpoints that the claim visits, and share the slots among these endpoints.
  *
- * Slots are for attempts in flight in one process. There are two pools: one for attempts to healthy endpoints, one for attempts to
- * suspect endpoints (with recent failures). A project may take a slot of a pool while it holds fewer than `factor` times the number of
- * free slots. So a single project holds at most three quarters of a pool, and another project finds free slots at once, even if the
+ * Slots are for attempts in flight in one process. There are two classes of slots: one for attempts to healthy endpoints, one for attempts to
+ * suspect endpoints (with recent failures). A project may take a slot of a class while it holds fewer than `factor` times the number of
+ * free slots. So a single project holds at most three quarters of a class, and another project finds free slots at once, even if the
  * attempts in flight take long. If several projects want more slots than there are, each soon holds the same number, and some slots
  * stay free. A slot is cheap: an attempt that waits for its answer costs a connection and a timer.
  */
@@ -13,7 +13,7 @@ import type { ProjectId } from "../../../api/schema/Ids.ts"
 import type { Endpoint } from "../../Endpoint.ts"
 import { validSecrets } from "../../WebhookSecrets.ts"
 
-export interface Terms {
+export interface ClaimTerms {
   readonly workerId: bigint
   readonly concurrency: number
   /** Slots that may be taken, for healthy and for suspect endpoints. */
@@ -35,10 +35,10 @@ const projectsPerClaim = 10_000
 const endpointsPerTurn = 16
 
 /** The endpoints of `named`. Unless `isAmple`, also the projects that hold slots (`holder`), with the number that each may still take. */
-export const givenEndpoints = (sql: Sql, terms: Terms) => {
+export const givenEndpoints = (sql: Sql, terms: ClaimTerms) => {
   const { named, rooms } = terms
-  const holders = pools.flatMap((pool) =>
-    rooms[pool].holders.map((holder) => ({ ...holder, isSuspect: pool === "suspect" }))
+  const holders = slotClasses.flatMap((slotClass) =>
+    rooms[slotClass].holders.map((holder) => ({ ...holder, isSuspect: slotClass === "suspect" }))
   )
   const given = sql`
   named AS MATERIALIZED (
@@ -58,29 +58,29 @@ export const givenEndpoints = (sql: Sql, terms: Terms) => {
 }
 
 /** Whether every endpoint that the claim visits gets all slots that it lacks, so that there is nothing to share. */
-const isAmple = ({ concurrency, isPoll, named, rooms }: Terms) =>
+const isAmple = ({ concurrency, isPoll, named, rooms }: ClaimTerms) =>
   !isPoll &&
-  pools.every((pool) => {
-    const { holders, newcomer } = rooms[pool]
+  slotClasses.every((slotClass) => {
+    const { holders, newcomer } = rooms[slotClass]
     return holders.every(({ room }) => named.length * concurrency <= room) && named.length * concurrency <= newcomer
   })
 
 /**
- * The due endpoints of a pool. `first_…` has the endpoints that have been due longest, at most one for each free slot. If it has
+ * The due endpoints of a class of slots. `first_…` has the endpoints that have been due longest, at most one for each free slot. If it has
  * the maximum, more endpoints may be due. In this case the projects in `turn_…` also take turns: the first endpoint of each
  * project comes before the second endpoint of any project. So a project with many due endpoints does not hide another project.
  * Projects that may take no slot are left out.
  */
-export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
-  const isSuspect = pool === "suspect"
-  const free = sql`${rooms[pool].free}::int`
-  const inPool = sql.literal(isSuspect ? "suspect" : "NOT suspect")
-  const able = sql`${inPool} AND coalesce(worker_id = ${workerId}::bigint, true) AND ${isAwake(sql, "project_id")}`
+export const due = (sql: Sql, slotClass: SlotClass, { rooms, workerId }: ClaimTerms) => {
+  const isSuspect = slotClass === "suspect"
+  const free = sql`${rooms[slotClass].free}::int`
+  const inClass = sql.literal(isSuspect ? "suspect" : "NOT suspect")
+  const able = sql`${inClass} AND coalesce(worker_id = ${workerId}::bigint, true) AND ${isAwake(sql, "project_id")}`
   const hasRoom = sql`NOT EXISTS (
       SELECT FROM holder
       WHERE holder.project_id = due.project_id AND holder.suspect = ${sql.literal(String(isSuspect))} AND room = 0
     )`
-  const [first, turn] = [sql.literal(`first_${pool}`), sql.literal(`turn_${pool}`)]
+  const [first, turn] = [sql.literal(`first_${slotClass}`), sql.literal(`turn_${slotClass}`)]
   return sql`
   ${first} AS MATERIALIZED (
     SELECT project_id, installation_id FROM endpoint_health WHERE claim_at <= now() AND ${able}
@@ -89,18 +89,18 @@ export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
   ${turn} AS (
     (
       SELECT project_id, 1 AS place FROM endpoint_health
-      WHERE ${free} > 0 AND (SELECT count(*) FROM ${first}) = ${free} AND claim_at IS NOT NULL AND ${inPool}
+      WHERE ${free} > 0 AND (SELECT count(*) FROM ${first}) = ${free} AND claim_at IS NOT NULL AND ${inClass}
       ORDER BY project_id, claim_at LIMIT 1
     )
     UNION ALL
     SELECT next.project_id, place + 1 FROM ${turn} last, LATERAL (
       SELECT project_id FROM endpoint_health
-      WHERE project_id > last.project_id AND claim_at IS NOT NULL AND ${inPool}
+      WHERE project_id > last.project_id AND claim_at IS NOT NULL AND ${inClass}
       ORDER BY project_id, claim_at LIMIT 1
     ) next
     WHERE place < ${projectsPerClaim}::int
   ),
-  ${sql.literal(`due_${pool}`)} AS (
+  ${sql.literal(`due_${slotClass}`)} AS (
     SELECT * FROM ${first} due WHERE ${hasRoom}
     UNION ALL (
       SELECT due.project_id, due.installation_id FROM ${turn} last, LATERAL (
@@ -122,7 +122,7 @@ export const due = (sql: Sql, pool: Pool, { rooms, workerId }: Terms) => {
  * are computed outside of the subqueries, from the locked row: if the row has changed since the statement began, PostgreSQL does
  * not evaluate the subqueries again.
  */
-export const endpoints = (sql: Sql, terms: Terms) => {
+export const endpoints = (sql: Sql, terms: ClaimTerms) => {
   const { concurrency, isPoll, workerId } = terms
   const candidates = isPoll
     ? sql`(
@@ -158,7 +158,7 @@ export const endpoints = (sql: Sql, terms: Terms) => {
  *
  * If there are slots enough (`isAmple`), `visit` alone has the same rows: the other parts cost a sixth of a claim of one delivery.
  */
-export const visits = (sql: Sql, terms: Terms) => {
+export const visits = (sql: Sql, terms: ClaimTerms) => {
   if (isAmple(terms)) return sql`visit AS MATERIALIZED (SELECT *, ahead AS quota FROM endpoint)`
   const { healthy, suspect } = terms.rooms
   return sql`
@@ -197,7 +197,7 @@ export const visits = (sql: Sql, terms: Terms) => {
  * Updates the rows of visited endpoints. If an endpoint still has due deliveries, its next due time is `now()`. So endpoints
  * that have been due for longer come first in the next claim.
  */
-export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
+export const settle = (sql: Sql, { concurrency, workerId }: ClaimTerms) => sql`
   UPDATE endpoint_health health SET
     in_flight = health.in_flight + leases,
     worker_id = CASE WHEN health.in_flight + leases > 0 THEN ${workerId}::bigint END,
@@ -215,16 +215,16 @@ export const settle = (sql: Sql, { concurrency, workerId }: Terms) => sql`
   WHERE health.project_id = change.project_id AND health.installation_id = change.installation_id`
 
 /** The endpoints of `named` that were not visited because another statement had locked their rows. */
-export const lockedEndpoints = (sql: Sql, { workerId }: Terms) => sql`
+export const lockedEndpoints = (sql: Sql, { workerId }: ClaimTerms) => sql`
   SELECT project_id, installation_id FROM (
     SELECT project_id, installation_id FROM named EXCEPT SELECT project_id, installation_id FROM endpoint
   ) missing JOIN endpoint_health USING (project_id, installation_id)
   WHERE coalesce(worker_id = ${workerId}::bigint, true) AND ${isAwake(sql, "project_id")}`
 
-const pools = ["healthy", "suspect"] as const
-type Pool = (typeof pools)[number]
+const slotClasses = ["healthy", "suspect"] as const
+type SlotClass = (typeof slotClasses)[number]
 
-export const sizes: Readonly<Record<Pool, number>> = { healthy: 2_048, suspect: 768 }
+export const slotsByClass: Readonly<Record<SlotClass, number>> = { healthy: 2_048, suspect: 768 }
 
 const factor = 3
 
@@ -236,7 +236,7 @@ export interface Room {
   readonly holders: ReadonlyArray<{ readonly projectId: ProjectId; readonly room: number }>
 }
 
-export type Rooms = Readonly<Record<Pool, Room>>
+export type Rooms = Readonly<Record<SlotClass, Room>>
 
 interface Holder {
   readonly projectId: ProjectId
@@ -244,27 +244,27 @@ interface Holder {
 }
 
 export const makeSlots = () => {
-  const held: Readonly<Record<Pool, Map<ProjectId, number>>> = { healthy: new Map(), suspect: new Map() }
-  const free = { ...sizes }
+  const held: Readonly<Record<SlotClass, Map<ProjectId, number>>> = { healthy: new Map(), suspect: new Map() }
+  const free = { ...slotsByClass }
 
   const change = ({ projectId, suspect }: Holder, by: 1 | -1) => {
-    const pool = suspect ? "suspect" : "healthy"
-    const count = (held[pool].get(projectId) ?? 0) + by
-    free[pool] -= by
-    if (count === 0) held[pool].delete(projectId)
-    else held[pool].set(projectId, count)
+    const slotClass = suspect ? "suspect" : "healthy"
+    const count = (held[slotClass].get(projectId) ?? 0) + by
+    free[slotClass] -= by
+    if (count === 0) held[slotClass].delete(projectId)
+    else held[slotClass].set(projectId, count)
   }
 
-  const roomOf = (pool: Pool): Room => {
+  const roomOf = (slotClass: SlotClass): Room => {
     /**
      * Returns how many more slots a project with `count` slots may take. The rule of `factor` is applied again after each slot.
      */
     const room = (count: number) =>
-      Math.max(0, Math.min(free[pool], Math.ceil((factor * free[pool] - count) / (factor + 1))))
+      Math.max(0, Math.min(free[slotClass], Math.ceil((factor * free[slotClass] - count) / (factor + 1))))
     return {
-      free: Math.max(0, free[pool]),
+      free: Math.max(0, free[slotClass]),
       newcomer: room(0),
-      holders: Array.from(held[pool], ([projectId, count]) => ({ projectId, room: room(count) }))
+      holders: Array.from(held[slotClass], ([projectId, count]) => ({ projectId, room: room(count) }))
     }
   }
 
