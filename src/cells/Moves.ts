@@ -29,7 +29,7 @@ import {
   type Mark,
   markOf,
   onSides,
-  type Options,
+  type MoveOptions,
   refused,
   type Report,
   type Sides,
@@ -63,7 +63,7 @@ const stateOf = Effect.fnUntraced(function* (projectId: ProjectId) {
 })
 
 /** Starts or continues a move until the target serves the project. The next run deletes the project at the source. */
-export const move = Effect.fn("Moves.move")(function* (options: Options, sealed: ReadonlyArray<SealedTable>) {
+export const move = Effect.fn("Moves.move")(function* (options: MoveOptions, sealed: ReadonlyArray<SealedTable>) {
   const { projectId, report } = options
   yield* stateOf(projectId)
   return yield* onSides(
@@ -182,7 +182,7 @@ const removeFrom = (sql: SqlClient.SqlClient, projectId: ProjectId, state: MoveS
   )
 
 /** Ends a move before its switch. The source is then as it was before the move, and nothing is left at the target. */
-export const abort = Effect.fn("Moves.abort")(function* (options: Options) {
+export const abort = Effect.fn("Moves.abort")(function* (options: MoveOptions) {
   const { projectId, report } = options
   yield* stateOf(projectId)
   return yield* onSides(

@@ -64,7 +64,7 @@ export const seeds = { project: 0, mover: 1 } as const
 
 export type Report = (step: string, detail?: string) => Effect.Effect<void>
 
-export interface Options {
+export interface MoveOptions {
   readonly projectId: ProjectId
   readonly targetUrl: Redacted.Redacted
   readonly sourceUrl: Redacted.Redacted
@@ -75,7 +75,7 @@ export interface Options {
 const attempts = 60
 
 /** Opens the sides and uses them. If a connection is lost meanwhile, opens and uses them again, up to `attempts` times. */
-export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect.Effect<A, E, R>) => {
+export const onSides = <A, E, R>(options: MoveOptions, use: (sides: Sides) => Effect.Effect<A, E, R>) => {
   const lose = (error: unknown) =>
     Effect.andThen(
       options.report("wait", `${reasonOf(error)}. Trying again until both databases answer`),
@@ -101,7 +101,7 @@ export const onSides = <A, E, R>(options: Options, use: (sides: Sides) => Effect
 }
 
 /** Opens the sides, and takes the lock of the mover on both. The locks are released when the scope or the session ends. */
-const open = Effect.fnUntraced(function* ({ projectId, sourceUrl, targetUrl }: Options) {
+const open = Effect.fnUntraced(function* ({ projectId, sourceUrl, targetUrl }: MoveOptions) {
   const source = yield* SqlClient.SqlClient
   const context = yield* Layer.build(Layer.fresh(sqlClients.operator).pipe(Layer.provide(DatabaseUrl.at(targetUrl))))
   const target = Context.get(context, SqlClient.SqlClient)

@@ -51,13 +51,13 @@ export const link = (path: string, query: Parameters<typeof href>[1], text: Cell
  * The columns of a table, by name. Each makes a cell from a row. A column under `number` is aligned like numbers, though its
  * cells are links or values with a unit.
  */
-export type Columns<Row> = Readonly<Record<string, ((row: Row) => Cell) | { readonly number: (row: Row) => Cell }>>
+export type TableColumns<Row> = Readonly<Record<string, ((row: Row) => Cell) | { readonly number: (row: Row) => Cell }>>
 
 /**
  * A table with a caption; without rows, the text `empty`. On narrow screens the style sheet shows each row as a card, with `data-name`
  * as the label of a cell. Because of the `role` attributes, screen readers still announce a table.
  */
-export const table = <Row>(caption: string, columns: Columns<Row>, rows: ReadonlyArray<Row>, empty = ""): Html => {
+export const table = <Row>(caption: string, columns: TableColumns<Row>, rows: ReadonlyArray<Row>, empty = ""): Html => {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`
   const cells = Object.entries(columns).map(([name, of]) => {
     const isNumber = typeof of !== "function"

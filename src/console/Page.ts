@@ -11,7 +11,7 @@ import { Settings } from "../platform/Settings.ts"
 import type { Session } from "../http/auth/OperatorSessions.ts"
 import {
   actionForm,
-  type Columns,
+  type TableColumns,
   type Fragment,
   hiddenFields,
   href,
@@ -91,7 +91,7 @@ export const projectPage =
 interface List<Row> {
   readonly title: string
   readonly caption: string
-  readonly columns: Columns<Row>
+  readonly columns: TableColumns<Row>
   readonly found: Found<Row>
   readonly empty: string
   readonly filter?: ReadonlyArray<Html>

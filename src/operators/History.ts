@@ -176,14 +176,14 @@ interface FoundRecord {
   readonly name: string
 }
 
-export const maxProjects = 500
+export const maxSearchedProjects = 500
 export const maxFound = 10
 
 /** The greatest character: a text followed by it sorts after every id that begins with the text. */
 const greatest = "\u{10ffff}"
 
 /**
- * Finds records whose ids begin with `start`, in one project. If `projectId` is null, searches the first `maxProjects` projects.
+ * Finds records whose ids begin with `start`, in one project. If `projectId` is null, searches the first `maxSearchedProjects` projects.
  * Each kind is read in a range of its primary key, or of an index of commands. Finds nothing if `start` is empty.
  */
 export const findRecords = (sql: SqlClient.SqlClient, projectId: string | null, start: string) => {
@@ -202,7 +202,7 @@ export const findRecords = (sql: SqlClient.SqlClient, projectId: string | null, 
     sql<FoundRecord>`
     WITH searched AS MATERIALIZED (
       SELECT project_id FROM projects ${projectId === null ? sql.literal("") : sql`WHERE project_id = ${projectId}`}
-      ORDER BY project_id LIMIT ${maxProjects}::int
+      ORDER BY project_id LIMIT ${maxSearchedProjects}::int
     )
     ${parts.reduce((all, part) => sql`${all} UNION ALL ${part}`)}`,
     distinct

@@ -33,32 +33,35 @@ interface Target {
 /** Returns the addresses of a host that may be connected to, at least one, in the order in which they are tried. */
 export type FindAddresses = (target: Target) => Effect.Effect<ReadonlyArray<string>, ConnectFailed | NameUnresolved>
 
-/** A handler of undici for the request of a line. */
-export interface Call extends Dispatcher.DispatchHandler {
-  /** Called when more bytes arrive than the line may read. */
+/** A handler of undici for one request. */
+export interface AnswerHandler extends Dispatcher.DispatchHandler {
+  /** Called when more bytes arrive than may be read from the connection. */
   readonly overflow: () => void
 }
 
-/** A client of undici that has at most one connection, with at most one request in flight. */
-export class Line extends Client {
-  /** Where the line waits for its next request. Undefined: its connection ends with the first answer. */
-  idle: IdleLines | undefined
+/**
+ * A connection to an origin, with at most one request in flight: a client of undici, which opens a socket at the first request, and
+ * another one at the next request if the socket has ended.
+ */
+export class Connection extends Client {
+  /** Where the connection waits for its next request. Undefined: it ends with the first answer. */
+  idle: IdleConnections | undefined
   origin = ""
-  /** The connection. It stays here after its end, until there is another one. */
+  /** The socket. It stays here after its end, until there is another one. */
   socket: Socket | undefined
-  /** The address to which the connection was made. */
+  /** The address to which the socket is connected. */
   address = ""
-  /** Time at which the connection was established. Monotonic, in milliseconds. */
+  /** Time at which the socket was connected. Monotonic, in milliseconds. */
   openedAt = 0
-  /** Number of requests that were answered on the connection. */
+  /** Number of requests that were answered on the socket. */
   served = 0
-  /** Number of bytes that may have been read from the connection at the end of the current request. */
+  /** Number of bytes that may have been read from the socket at the end of the current request. */
   readUpTo = 0
-  call: Call | undefined
-  /** Ends a connection that is not established yet. */
+  handler: AnswerHandler | undefined
+  /** Ends the attempt to connect. */
   giveUp = () => {}
 
-  /** Waits for the next request, or ends the connection. */
+  /** Waits for the next request, or ends. */
   rest() {
     // If the answer came before the whole request was written, the rest is still in the socket.
     const isUsable = this.socket?.writableLength === 0 && performance.now() - this.openedAt < usedFor
@@ -67,36 +70,38 @@ export class Line extends Client {
   }
 }
 
-/** Lines that wait, by their origin. The line that served last serves next, so that surplus lines stay idle until they end. */
-class IdleLines {
-  readonly byOrigin = new Map<string, Array<Line>>()
+/**
+ * Connections that wait, by their origin. The one that served last serves next, so that surplus connections stay idle until they end.
+ */
+class IdleConnections {
+  readonly byOrigin = new Map<string, Array<Connection>>()
   size = 0
 
-  add(line: Line) {
-    const lines = this.byOrigin.get(line.origin)
-    if (lines === undefined) this.byOrigin.set(line.origin, [line])
-    else lines.push(line)
+  add(connection: Connection) {
+    const connections = this.byOrigin.get(connection.origin)
+    if (connections === undefined) this.byOrigin.set(connection.origin, [connection])
+    else connections.push(connection)
     this.size++
   }
 
   take(origin: string) {
-    const line = this.byOrigin.get(origin)?.pop()
-    if (line !== undefined) this.size--
-    return line
+    const connection = this.byOrigin.get(origin)?.pop()
+    if (connection !== undefined) this.size--
+    return connection
   }
 
-  /** Removes a line that has ended, also if it does not wait. */
-  remove(line: Line) {
-    const lines = this.byOrigin.get(line.origin) ?? []
-    const others = lines.filter((one) => one !== line)
-    this.size -= lines.length - others.length
-    if (others.length > 0) this.byOrigin.set(line.origin, others)
-    else this.byOrigin.delete(line.origin)
+  /** Removes a connection that has ended, also if it does not wait. */
+  remove(connection: Connection) {
+    const connections = this.byOrigin.get(connection.origin) ?? []
+    const others = connections.filter((one) => one !== connection)
+    this.size -= connections.length - others.length
+    if (others.length > 0) this.byOrigin.set(connection.origin, others)
+    else this.byOrigin.delete(connection.origin)
   }
 }
 
-/** Returns the line for a request to an origin. */
-export type Connections = (origin: string) => Line
+/** Returns the connection for a request to an origin. */
+export type Connections = (origin: string) => Connection
 
 /** Maximum size of an answer's header section, and of its trailers, in bytes. */
 export const headerLimit = 16_384
@@ -118,18 +123,19 @@ const maxIdle = 512
 
 /** Makes connections that each take one request. With `idle`, they wait there for later requests to the same origin. */
 export const makeConnections =
-  (find: FindAddresses, idle?: IdleLines): Connections =>
+  (find: FindAddresses, idle?: IdleConnections): Connections =>
   (origin) =>
-    idle?.take(origin) ?? lineTo(origin, find, idle)
+    idle?.take(origin) ?? connectionTo(origin, find, idle)
 
-/** Makes a place for lines that wait. It closes them with the scope. */
-export const makeIdleLines = Effect.acquireRelease(
-  Effect.sync(() => new IdleLines()),
-  ({ byOrigin }) => Effect.promise(() => Promise.all([...byOrigin.values()].flat().map((line) => line.destroy())))
+/** Makes a place for connections that wait. It closes them with the scope. */
+export const makeIdleConnections = Effect.acquireRelease(
+  Effect.sync(() => new IdleConnections()),
+  ({ byOrigin }) =>
+    Effect.promise(() => Promise.all([...byOrigin.values()].flat().map((connection) => connection.destroy())))
 )
 
-const lineTo = (origin: string, find: FindAddresses, idle?: IdleLines): Line => {
-  const line: Line = new Line(origin, {
+const connectionTo = (origin: string, find: FindAddresses, idle?: IdleConnections): Connection => {
+  const connection: Connection = new Connection(origin, {
     pipelining: 1,
     allowH2: false,
     keepAliveTimeout: idleFor,
@@ -137,18 +143,23 @@ const lineTo = (origin: string, find: FindAddresses, idle?: IdleLines): Line => 
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: headerLimit,
-    connect: (to, callback) => open(line, find, to, callback)
+    connect: (to, callback) => open(connection, find, to, callback)
   })
-  line.origin = origin
-  line.idle = idle
-  if (idle !== undefined) line.on("disconnect", () => idle.remove(line))
-  return line
+  connection.origin = origin
+  connection.idle = idle
+  if (idle !== undefined) connection.on("disconnect", () => idle.remove(connection))
+  return connection
 }
 
-const open = (line: Line, find: FindAddresses, to: buildConnector.Options, callback: buildConnector.Callback) => {
+const open = (
+  connection: Connection,
+  find: FindAddresses,
+  to: buildConnector.Options,
+  callback: buildConnector.Callback
+) => {
   const port = Number(to.port || (to.protocol === "https:" ? 443 : 80))
   const target = { host: to.hostname, port, protocol: to.protocol }
-  line.giveUp = Effect.runCallback(
+  connection.giveUp = Effect.runCallback(
     find(target).pipe(
       Effect.catchTag("NameUnresolved", ({ code }) =>
         Effect.fail(new ConnectFailed({ code: exhausted.has(code) ? "host_exhausted" : "dns_failed" }))
@@ -159,13 +170,13 @@ const open = (line: Line, find: FindAddresses, to: buildConnector.Options, callb
       onExit: Exit.match({
         onFailure: (cause) => callback(Option.getOrElse(Cause.findErrorOption(cause), abandoned), null),
         onSuccess: (socket) => {
-          Object.assign(line, { socket, address: socket.remoteAddress ?? "", served: 0, readUpTo: headerLimit })
-          line.openedAt = performance.now()
+          Object.assign(connection, { socket, address: socket.remoteAddress ?? "", served: 0, readUpTo: headerLimit })
+          connection.openedAt = performance.now()
           // This listener precedes undici's own.
           socket.on("readable", () => {
-            if (socket.bytesRead <= line.readUpTo) return
-            if (line.call === undefined) socket.destroy()
-            else line.call.overflow()
+            if (socket.bytesRead <= connection.readUpTo) return
+            if (connection.handler === undefined) socket.destroy()
+            else connection.handler.overflow()
           })
           callback(null, socket)
         }

@@ -4,7 +4,14 @@ import { Headers } from "effect/http"
 import type { IncomingHttpHeaders } from "node:http"
 import type { Dispatcher } from "undici"
 import manifest from "../../package.json" with { type: "json" }
-import { type Call, ConnectFailed, type Connections, headerLimit, hostOf, type Line } from "./Connections.ts"
+import {
+  type AnswerHandler,
+  ConnectFailed,
+  type Connection,
+  type Connections,
+  headerLimit,
+  hostOf
+} from "./Connections.ts"
 import { traceparentOf } from "../telemetry/Telemetry.ts"
 
 /** Where a request goes. It is made once for many requests, because the getters of a URL make a new text at each access. */
@@ -74,8 +81,8 @@ const noBytes = Buffer.alloc(0)
  * A request in flight. The object is also the handler that undici calls, because a closure for each event would cost more than
  * the work of the event. The caller is resumed once.
  */
-class Exchange implements Call {
-  readonly line: Line
+class Exchange implements AnswerHandler {
+  readonly connection: Connection
   readonly post: Post
   readonly onReady: () => void
   readonly resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
@@ -93,12 +100,12 @@ class Exchange implements Call {
   read = 0
 
   constructor(
-    line: Line,
+    connection: Connection,
     post: Post,
     onReady: () => void,
     resume: (result: Effect.Effect<Answer, ExchangeFailed>) => void
   ) {
-    this.line = line
+    this.connection = connection
     this.post = post
     this.onReady = onReady
     this.resume = resume
@@ -114,7 +121,7 @@ class Exchange implements Call {
     if (until !== undefined) {
       this.timer = setTimeout(timeOut, Math.max(0, Math.ceil(until - performance.now())), this)
     }
-    this.line.dispatch(
+    this.connection.dispatch(
       {
         origin,
         method: "POST",
@@ -122,21 +129,21 @@ class Exchange implements Call {
         // The answer must not be compressed, because the limit counts received bytes.
         headers: { ...headers, "accept-encoding": "identity" },
         body,
-        reset: this.line.idle === undefined
+        reset: this.connection.idle === undefined
       },
       this
     )
   }
 
   onRequestStart(controller: Dispatcher.DispatchController) {
-    const { line } = this
+    const { connection } = this
     // Abandoned while the connection was being established.
-    if (this.over || line.socket === undefined) return controller.abort(abandoned)
+    if (this.over || connection.socket === undefined) return controller.abort(abandoned)
     this.controller = controller
-    this.served = line.served
-    this.bytesBefore = line.socket.bytesRead
-    line.readUpTo = this.bytesBefore + headerLimit + this.post.bodyLimit + framingLimit
-    line.call = this
+    this.served = connection.served
+    this.bytesBefore = connection.socket.bytesRead
+    connection.readUpTo = this.bytesBefore + headerLimit + this.post.bodyLimit + framingLimit
+    connection.handler = this
     this.onReady()
   }
 
@@ -182,7 +189,7 @@ class Exchange implements Call {
     const stale =
       this.controller === undefined
         ? !(error instanceof ConnectFailed)
-        : this.served > 0 && this.line.socket?.bytesRead === this.bytesBefore
+        : this.served > 0 && this.connection.socket?.bytesRead === this.bytesBefore
     this.fail(codeOf(error), stale)
   }
 
@@ -192,12 +199,12 @@ class Exchange implements Call {
   }
 
   answer(isWhole: boolean) {
-    const { line, read, retryAfter, status } = this
-    const { address } = line
+    const { connection, read, retryAfter, status } = this
+    const { address } = connection
     if (!this.ends()) return
     if (isWhole) {
-      line.served++
-      line.rest()
+      connection.served++
+      connection.rest()
     } else this.cut()
     this.resume(Effect.succeed({ address, status, retryAfter, body: this.body.subarray(0, read), isWhole }))
   }
@@ -215,7 +222,7 @@ class Exchange implements Call {
 
   /** Ends the connection, also if it is not established yet. */
   cut() {
-    if (this.controller === undefined) this.line.giveUp()
+    if (this.controller === undefined) this.connection.giveUp()
     else this.controller.abort(abandoned)
   }
 
@@ -223,7 +230,7 @@ class Exchange implements Call {
     if (this.over) return false
     this.over = true
     clearTimeout(this.timer)
-    if (this.controller !== undefined) this.line.call = undefined
+    if (this.controller !== undefined) this.connection.handler = undefined
     return true
   }
 }

@@ -31,9 +31,9 @@ import {
   Hosts,
   Networks,
   Ratio,
-  Retention,
-  SecretKey,
-  SecretKeys,
+  RetentionTime,
+  SecretKeyText,
+  SecretKeyTexts,
   TraceUrl,
   url
 } from "./Settings/Formats.ts"
@@ -65,8 +65,8 @@ const variables = {
   DATABASE_MAX_CONNECTIONS: integer(leastConnections, 1_000),
   MIGRATE_ON_START: Flag,
   DATA_DIR: Schema.NonEmptyString,
-  SECRET_KEY: SecretKey,
-  SECRET_KEY_PREVIOUS: SecretKeys,
+  SECRET_KEY: SecretKeyText,
+  SECRET_KEY_PREVIOUS: SecretKeyTexts,
   REDIS_URL: url("redis:", "rediss:"),
   ADMIN_HOST: Schema.NonEmptyString,
   ADMIN_ALLOWED_HOSTS: Hosts,
@@ -78,8 +78,8 @@ const variables = {
   LOG_LEVEL: Schema.Literals(Struct.keys(logLevels)),
   LOG_FORMAT: Schema.Literals(["pretty", "json"]),
   SHUTDOWN_GRACE: DurationText,
-  IDEMPOTENCY_RETENTION: Retention,
-  MESSAGE_RETENTION: Retention,
+  IDEMPOTENCY_RETENTION: RetentionTime,
+  MESSAGE_RETENTION: RetentionTime,
   PROVIDER_TIMEOUT: Delay,
   WEBHOOK_TIMEOUT: Delay,
   WEBHOOK_SECRET_OVERLAP: Delay,
@@ -151,7 +151,7 @@ const settingsOf = (given: typeof Variables.Type) => ({
   logFormat: given.LOG_FORMAT ?? "pretty",
   shutdownGrace: given.SHUTDOWN_GRACE ?? Duration.seconds(25),
   idempotencyRetention: given.IDEMPOTENCY_RETENTION ?? Duration.days(7),
-  /** Retention of sent and failed messages, and of the recipients of campaigns that have ended. */
+  /** RetentionTime of sent and failed messages, and of the recipients of campaigns that have ended. */
   messageRetention: given.MESSAGE_RETENTION ?? Duration.days(90),
   /** Maximum duration of a call to a messaging provider, from DNS to the end of the answer. */
   providerTimeout: given.PROVIDER_TIMEOUT ?? Duration.seconds(10),

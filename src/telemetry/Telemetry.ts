@@ -92,7 +92,7 @@ export const nameServerSpan = (context: Context.Context<never>, name: string): v
 }
 
 /** A call that runs in a batch. Only calls whose trace is recorded have spans. */
-interface Waiting {
+interface QueuedCall {
   readonly context: Context.Context<never>
   readonly wait: Tracer.Span | undefined
 }
@@ -110,7 +110,7 @@ export const beginWait = (context: Context.Context<never>): Tracer.Span | undefi
  * Ends the waits of calls, and begins the span of their batch, with links to their requests. A call that runs alone has no span
  * of a batch: the span of its statement is below the span of its request.
  */
-export const beginBatch = (calls: ReadonlyArray<Waiting>): Tracer.Span | undefined => {
+export const beginBatch = (calls: ReadonlyArray<QueuedCall>): Tracer.Span | undefined => {
   const first = calls.find(({ wait }) => wait !== undefined)
   if (first === undefined) return undefined
   const requests = calls.flatMap(({ wait }) => (wait === undefined ? [] : Option.toArray(wait.parent)))

@@ -94,7 +94,7 @@ export const platform = [
   mutating("outbound/Connections.ts", "webhooks/address/Sender.answers")("this.socket?.writableLength === 0", "true"),
   connections("performance.now() - this.openedAt < usedFor", "true"),
   connections(".get(origin)?.pop()", ".get(origin)?.shift()"),
-  connections("this.size -= lines.length - others.length", "this.size -= 0"),
+  connections("this.size -= connections.length - others.length", "this.size -= 0"),
   mutating("service/Routes.ts", "contract/Walk")("literal.length > 0 ? literal : matching", "matching"),
   mutating("http/mcp/Tools.ts", "contract/Walk.tools")("pattern === withoutNull ? {} : ", ""),
   ending("expires_at > now() AND ", ""),

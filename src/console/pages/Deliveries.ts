@@ -6,7 +6,7 @@ import type { ProjectId } from "../../api/schema/Ids.ts"
 import { states } from "../../webhooks/delivery/States.ts"
 import { attemptsOf, type Delivery, details, type Details, find } from "../../webhooks/delivery/DeliveryList.ts"
 import { listProbes, type Probe } from "../../webhooks/WebhookList.ts"
-import { badge, block, type Columns, facts, html, input, link, select, table, type Time } from "../Html.ts"
+import { badge, block, type TableColumns, facts, html, input, link, select, table, type Time } from "../Html.ts"
 import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf, traceLinks } from "../Page.ts"
 import { spanOf } from "../../telemetry/Telemetry.ts"
 import { headersOf } from "../../webhooks/delivery/Attempt.ts"
@@ -27,7 +27,11 @@ export const probesOf = (sql: SqlClient.SqlClient, project: ProjectId, deliverie
   return waiting.length === 0 ? Effect.succeed([]) : listProbes(sql, project, waiting)
 }
 
-export const deliveryColumns = (project: ProjectId, time: Time, probes: ReadonlyArray<Probe>): Columns<Delivery> => ({
+export const deliveryColumns = (
+  project: ProjectId,
+  time: Time,
+  probes: ReadonlyArray<Probe>
+): TableColumns<Delivery> => ({
   Delivery: ({ id }) => recordLink("delivery", project, id),
   Created: ({ createdAt }) => time(createdAt),
   Installation: ({ installationId: id }) => recordLink("installation", project, id),

@@ -9,11 +9,11 @@ import {
   historyOf,
   kindNames,
   maxFound,
-  maxProjects,
+  maxSearchedProjects,
   maxShown,
   type StoredCommand
 } from "../../operators/History.ts"
-import { block, type Cell, type Columns, facts, html, idOf, link, table, type Time } from "../Html.ts"
+import { block, type Cell, type TableColumns, facts, html, idOf, link, table, type Time } from "../Html.ts"
 import {
   choiceOf,
   listOf,
@@ -39,7 +39,7 @@ export const history = projectPage(
     const { actions, commands, deliveries, events } = yield* historyOf(project, { kind, id })
     const isRevoked = actions.some(({ action }) => action === "key.revoke")
     const newest = `newest first, at most ${maxShown}`
-    const commandColumns: Columns<StoredCommand> = {
+    const commandColumns: TableColumns<StoredCommand> = {
       At: ({ at }) => time(at),
       Operation: ({ operation }) => operation,
       Record: ({ resourceId }) => link("/console/search", { project, q: resourceId }, idOf(resourceId)),
@@ -86,7 +86,7 @@ export const history = projectPage(
   })
 )
 
-const entryColumns = (project: string, time: Time): Columns<Entry> => ({
+const entryColumns = (project: string, time: Time): TableColumns<Entry> => ({
   At: ({ at }) => time(at),
   Actor: ({ actor }) => actor,
   Action: ({ action }) => action,
@@ -114,7 +114,7 @@ export const search = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, req
   const start = textOf(request, "q")?.trim() ?? ""
   const rows = yield* findRecords(sql, project, start)
   const [only, ...others] = rows
-  const range = project === null ? `the first ${maxProjects} projects by id` : `the project ${project}`
+  const range = project === null ? `the first ${maxSearchedProjects} projects by id` : `the project ${project}`
   return {
     title: "Search",
     elsewhere: only !== undefined && others.length === 0 ? recordPage(only.kind, only) : undefined,

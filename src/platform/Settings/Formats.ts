@@ -34,7 +34,7 @@ const upToDays = (days: number) =>
 export const Delay = upToDays(3650)
 
 /** A duration for which records are kept. Thanks to the maximum, PostgreSQL supports the current time minus the duration. */
-export const Retention = upToDays(365_000)
+export const RetentionTime = upToDays(365_000)
 
 export const integer = (min: number, max: number) =>
   Schema.String.check(
@@ -93,11 +93,11 @@ export const CellName = Schema.String.check(
 
 export const isSecretKey = (text: string): boolean => /^[A-Za-z0-9+/]{43}=$/.test(text)
 
-export const SecretKey = Schema.String.check(
+export const SecretKeyText = Schema.String.check(
   Schema.makeFilter(isSecretKey, { expected: "32 bytes in base64 (`openssl rand -base64 32`)" })
 )
 
-export const SecretKeys = list(isSecretKey, "a list of keys, 32 bytes in base64 each")
+export const SecretKeyTexts = list(isSecretKey, "a list of keys, 32 bytes in base64 each")
 
 export const Ratio = Schema.String.check(
   Schema.isPattern(/^(?:0(?:\.[0-9]+)?|1(?:\.0+)?|\.[0-9]+)$/, { expected: "a number from 0 to 1" })

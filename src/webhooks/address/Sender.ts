@@ -5,7 +5,7 @@ import {
   ConnectFailed,
   type FindAddresses,
   makeConnections,
-  makeIdleLines,
+  makeIdleConnections,
   type Resolve,
   resolveName
 } from "../../outbound/Connections.ts"
@@ -92,7 +92,7 @@ export class Sender extends Context.Service<
         const { allowed, keepAllowedAnswers = false } = config
         const timeout = Duration.toMillis(config.timeout)
         const find = addressesOf(config.resolve ?? (yield* cacheAddresses(resolveName())), config)
-        const kept = makeConnections(find, yield* makeIdleLines)
+        const kept = makeConnections(find, yield* makeIdleConnections)
         const fresh = makeConnections(find)
 
         const answered = (
