@@ -2,6 +2,9 @@
 import { DateTime, Effect } from "effect"
 import { SqlClient, type SqlError } from "effect/sql"
 import type { CampaignId, ConversationId, MessageId, ProjectId } from "../api/schema/Ids.ts"
+import { recipientStates } from "../api/campaigns/Campaign.ts"
+import { campaigns } from "../api/campaigns/Commands.ts"
+import { targetOf } from "../api/schema/States.ts"
 import { type MessageAttempt, type MessageStatus, messageStatuses } from "../api/messaging/Messaging.ts"
 import { recordAction } from "../operating/Audit.ts"
 import { actByStatement } from "../operating/AuditedActions.ts"
@@ -53,18 +56,20 @@ const columns = selectList({
   )`
 })
 
+const final = recipientStates.final.map((state) => `'${state}'`).join(", ")
+
 /**
  * A SQL condition: the outcome of a message is unknown and no attempt follows, so an operator must settle it. For a campaign's
- * message, attempts may follow while its recipient is pending or sending and the campaign is not cancelled. The other states are
- * named, so that the recipient is looked up by its key: the index of open recipients would be read from its start.
+ * message, attempts may follow while its recipient is open and the campaign is not cancelled. The final states are named, so that the
+ * recipient is looked up by its key: PostgreSQL would read the index of open recipients from its start.
  */
 export const needsDecision = `messages.status = 'unknown' AND messages.available_at IS NULL
   AND (messages.campaign_id IS NULL OR NOT EXISTS (
     SELECT FROM campaign_recipients AS recipient
       JOIN campaigns ON campaigns.project_id = recipient.project_id AND campaigns.id = messages.campaign_id
-    WHERE campaigns.status <> 'cancelled' AND recipient.project_id = messages.project_id
+    WHERE campaigns.status <> '${targetOf(campaigns, "cancel")}' AND recipient.project_id = messages.project_id
       AND recipient.audience_id = messages.audience_id AND recipient.position = messages.position
-      AND recipient.status NOT IN ('sent', 'failed', 'unknown', 'skipped')
+      AND recipient.status NOT IN (${final})
   ))`
 
 export const messageFilters = [...messageStatuses, "needs decision"] as const

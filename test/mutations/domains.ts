@@ -131,10 +131,7 @@ export const domains = [
     "AND created_at < coalesce((",
     "AND 'epoch' < coalesce(("
   ),
-  mutating("messaging/MessageControl.ts", "campaigns/Runner.release")(
-    "recipient.status NOT IN ('sent', 'failed', 'unknown', 'skipped')",
-    "false"
-  ),
+  mutating("messaging/MessageControl.ts", "campaigns/Runner.release")("recipient.status NOT IN (${final})", "false"),
   hanging(
     mutating("campaigns/Retention.ts", "campaigns/Retention")(
       "giveUp, pruneAbandoned, pruneEnded",

@@ -20,15 +20,24 @@ const Route = Schema.NullOr(
 
 const count = (what: string) => Schema.Int.annotate({ description: `The number of recipients ${what}.` })
 
+/** The states of a recipient. A campaign is completed when no recipient is in an open state. */
+export const recipientStates = {
+  open: ["pending", "sending"],
+  final: ["sent", "failed", "unknown", "skipped"]
+} as const
+type FinalState = (typeof recipientStates.final)[number]
+
 export const failuresMax = 5
 
 export const Progress = Schema.Struct({
   recipients: count("in all, the sum of the other members"),
   pending: count("that are not settled, including those to whom a message is being sent"),
-  sent: count("whose provider has accepted the message"),
-  failed: count("that no route reaches, or whose message the providers refused"),
-  unknown: count("whose provider may have accepted the message"),
-  skipped: count("that withdrew consent, were suppressed, archived or merged after the freeze"),
+  ...({
+    sent: count("whose provider has accepted the message"),
+    failed: count("that no route reaches, or whose message the providers refused"),
+    unknown: count("whose provider may have accepted the message"),
+    skipped: count("that withdrew consent, were suppressed, archived or merged after the freeze")
+  } satisfies Record<FinalState, Schema.Top>),
   failures: Schema.Array(
     Schema.Struct({
       errorCode: Schema.String.annotate({

@@ -9,12 +9,13 @@
  */
 import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
+import { recipientStates } from "../../api/campaigns/Campaign.ts"
 import { machine, stepOf } from "../../api/schema/States.ts"
 import { isInDoubt, lastError, nextAttemptAt } from "../../messaging/Claim.ts"
 import { isAwake } from "../../platform/MoveState.ts"
 
 export const recipients = machine({
-  states: ["pending", "sending", "sent", "failed", "unknown", "skipped"],
+  states: [...recipientStates.open, ...recipientStates.final],
   moves: {
     /** An attempt to send a message to the recipient is leased. */
     released: { pending: "sending" },
@@ -40,12 +41,9 @@ export const recipients = machine({
 })
 type Move = keyof typeof recipients.moves
 
-/** States that are not final. A campaign is completed when no recipient is in such a state. */
-export const open = ["pending", "sending"] as const satisfies ReadonlyArray<(typeof recipients)["states"][number]>
-
 const quoted = (states: ReadonlyArray<string>) => states.map((state) => `'${state}'`).join(", ")
 
-export const isOpen = (sql: Sql, status: string) => sql.literal(`${status} IN (${quoted(open)})`)
+export const isOpen = (sql: Sql, status: string) => sql.literal(`${status} IN (${quoted(recipientStates.open)})`)
 
 /** Returns SQL for the state after the move in the column `move`; NULL if the move is not in `moves`. */
 export const stateAfter = (sql: Sql, moves: ReadonlyArray<Move>) =>
