@@ -20,7 +20,7 @@ const sentElsewhere = /^src\/(cells|sql\/migrations)\//
 
 /** Statements that may take rows of projects at rest: those of results, for which a move waits. */
 const takenBefore = [
-  "src/messaging/Claim.ts",
+  "src/messaging/Calls.ts",
   "src/webhooks/delivery/DeliveryLoop/Record.ts",
   "src/webhooks/delivery/DeliveryLoop/Record.ts",
   "src/webhooks/delivery/Disabling.ts"
@@ -50,7 +50,7 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
     // Once for each start of a worker, of a table with a row for each command of an operator.
     "src/webhooks/Replays.ts endFormer: reads all of replays",
     "src/webhooks/Replays.ts listRunning: sorts replays below a limit",
-    "src/messaging/Calls.ts measureQueue: skips a column of messages_by_channel",
+    "src/messaging/MessageLoop.ts measureQueue: skips a column of messages_by_channel",
     "src/operators/Troubles.ts countAbandoned: skips a column of messages_by_channel",
     "src/cells/Replication.ts slots: reads projects without a limit by projects_moving"
   ],
