@@ -23,7 +23,7 @@ export const engine = [
   mutating("webhooks/delivery/DeliveryList.ts", "webhooks/Replays")(', "replayed"]', "]"),
   due("greatest(due, parked_until, resting_until)", "due"),
   due("ORDER BY ${sql.literal(isBehind)} DESC, due", "ORDER BY due"),
-  slots("factor * free[slotClass] - count", "factor * free[pool]"),
+  slots("factor * free[slotClass] - count", "factor * free[slotClass]"),
   slots("/ (factor + 1)", ""),
   slots('suspect ? "suspect" : "healthy"', '"healthy"'),
   pace("credit += commandsPerDelivery", "credit++"),
