@@ -94,8 +94,11 @@ const cyclesIn = (imports: ReadonlyArray<Import>): ReadonlyArray<Import> => {
 /** Returns the room of a module: a folder in lower case below a folder of `src`; undefined for a module beside the rooms. */
 const roomOf = (file: string) => /^src\/[^/]+\/([a-z]\w*)\//.exec(file)?.[1]
 
-/** Whether a module is beside its folder's services or in a room: a capitalised folder is the inside of a service. */
-const isPublic = (file: string) => !/\/[A-Z]\w*\//.test(file)
+/** Returns the innermost capitalised folder of a module, which is the inside of the file of its name; undefined if there is none. */
+const insideOf = (file: string) => /^.*\/[A-Z]\w*(?=\/)/.exec(file)?.[0]
+
+/** Whether a module is beside its folder's services or in a room. */
+const isPublic = (file: string) => insideOf(file) === undefined
 
 const folderOf = (file: string) => relative("src", file).split("/")[0] ?? ""
 const isLocal = ({ to }: Import) => to.startsWith("src/")
@@ -121,6 +124,14 @@ describe("imports", () => {
         return domain !== folderOf(from) && services.has(domain) && !isPublic(to)
       })
       .filter((line) => !exceptions.some(({ from, to }) => from === line.from && to.test(line.to)))
+    assert.deepStrictEqual(wrong.map(show), [])
+  })
+
+  it("of modules inside of a capitalised folder come from the file of its name and from the folder itself", () => {
+    const wrong = imports.filter(({ from, to }) => {
+      const inside = insideOf(to)
+      return isLocal({ from, to }) && inside !== undefined && from !== `${inside}.ts` && !from.startsWith(`${inside}/`)
+    })
     assert.deepStrictEqual(wrong.map(show), [])
   })
 
@@ -161,15 +172,8 @@ describe("imports", () => {
     assert.deepStrictEqual(wrong.map(show), [])
   })
 
-  it("of a Repo come from its own service alone", () => {
-    const wrong = imports.filter(
-      ({ from, to }) => to.endsWith("/Repo.ts") && from !== `${dirname(to)}.ts` && dirname(from) !== dirname(to)
-    )
-    assert.deepStrictEqual(wrong.map(show), [])
-  })
-
   it("of Http files contain no SQL module", () => {
-    const wrong = imports.filter(({ from, to }) => from.endsWith("/Http.ts") && /sql|\/Repo\.ts$/.test(to))
+    const wrong = imports.filter(({ from, to }) => from.endsWith("/Http.ts") && to.includes("sql"))
     assert.deepStrictEqual(wrong.map(show), [])
   })
 

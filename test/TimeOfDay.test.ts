@@ -24,7 +24,7 @@ const reasons: Readonly<Record<string, readonly [uses: number, reason: string]>>
   "webhooks/address/Sender.ts": [1, "compared with the date of Retry-After"],
   "webhooks/TestEvents.ts": [1, "the time of an event, which is signed"],
   "messaging/providers/ChannelLimits.ts": [1, "by the clock whose time of day is monotonic"],
-  "messaging/providers/Connectors/Connector.ts": [1, "compared with the date of Retry-After"],
+  "messaging/providers/Connector.ts": [1, "compared with the date of Retry-After"],
   "messaging/providers/Connectors/Http.ts": [1, "signed"],
   "work/Retention.ts": [1, "compared with stored times"],
   "platform/MonotonicTime.ts": [4, "the clock whose time of day is monotonic"],

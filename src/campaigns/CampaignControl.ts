@@ -9,10 +9,10 @@ import { eventContext, type EventContext } from "../outbox/Outbox.ts"
 import { livesHere } from "../platform/MoveState.ts"
 import { isCreatedIn, makeList, type RangeByAge, makeShow } from "../operating/Lists.ts"
 import { details, list, type Listed } from "./Campaigns.ts"
-import { change, changeOf } from "./Campaigns/Changes.ts"
+import { change, changeOf } from "./Changes.ts"
 import { stepOf } from "../api/schema/States.ts"
-import { recipients } from "./Runner/Recipients.ts"
-import { commandOn, stateAfter } from "./Campaigns/Commands.ts"
+import { recipients } from "./Recipients.ts"
+import { commandOn, stateAfter } from "./Commands.ts"
 
 export const operationLabels = {
   pause: "Pause the campaign",
@@ -81,7 +81,7 @@ export const retriedMax = 20_000
 
 const { from, to } = stepOf(recipients, "retried")
 
-/** Maximum number of retries of a recipient. An erasure looks for the message of each (`Runner/Release.ts`). */
+/** Maximum number of retries of a recipient. An erasure looks for the message of each (`Recipients.ts`). */
 const retriesMax = 20
 
 /**

@@ -24,9 +24,9 @@ import {
   Pages,
   type Window
 } from "../http/pages/Pages.ts"
-import { change, changeOf, scheduling } from "./Campaigns/Changes.ts"
+import { change, changeOf, scheduling } from "./Changes.ts"
 import { freeze } from "./Campaigns/Freeze.ts"
-import { type Conflict, create, current, duplicate, remove } from "./Campaigns/Commands.ts"
+import { type Conflict, create, current, duplicate, remove } from "./Commands.ts"
 import { columnsOf, selectList } from "../sql/Columns.ts"
 import { pageOf, type Range } from "../operating/Lists.ts"
 import { Segment, Template } from "../api/campaigns/Campaigns.ts"

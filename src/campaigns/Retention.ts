@@ -9,7 +9,7 @@ import { batch } from "../work/Retention.ts"
 import { isAwake } from "../platform/MoveState.ts"
 import { later } from "../sql/Times.ts"
 import { eventsOf } from "../crm/ClientColumns.ts"
-import { messageId } from "./Runner/Release.ts"
+import { messageId } from "./Recipients.ts"
 
 interface Pruned {
   readonly more: boolean
@@ -187,7 +187,7 @@ export const eraseTexts = (sql: Sql, age: number) => {
 
 /**
  * The messages of the client's conversations and of campaigns. The id of a campaign's message derives from audience, client, route
- * and retry (`Runner/Release.ts`), so it is found by its key even if its recipient was removed.
+ * and retry (`Recipients.ts`), so it is found by its key even if its recipient was removed.
  */
 const messages = (sql: Sql) => sql`
   message AS MATERIALIZED (

@@ -4,9 +4,9 @@
  *
  *   campaign progress   moves campaigns: scheduled → running → completed (`advance`)
  *   campaign messages   moves recipients: sending → sent, failed, pending …, by the outcomes of their messages
- *                       (`Runner/Recipients.ts`); pending → sending, when their message may be sent (`Runner/Release.ts`)
+ *                       (`Recipients.ts`); pending → sending, when their message may be sent (`Runner/Release.ts`)
  *
- * `Runner/Recipients.ts` has the states of a recipient and the moves between them. A released recipient has a message with a
+ * `Recipients.ts` has the states of a recipient and the moves between them. A released recipient has a message with a
  * leased attempt. `messaging/MessageLoop.ts` makes and records it like any other attempt. Only the message records what was
  * sent, and the recipient gets its state from the message. Between two attempts the recipient is `pending`. So each attempt
  * keeps to the pace of the campaign, and none is leased after the campaign is paused or cancelled, or the client has withdrawn
@@ -20,7 +20,7 @@ import { statement } from "../sql/Database.ts"
 import { databaseNow, later } from "../sql/Times.ts"
 import { monotonicMillis } from "../platform/MonotonicTime.ts"
 import { untraced } from "../telemetry/Telemetry.ts"
-import { collect, isOpen } from "./Runner/Recipients.ts"
+import { collect, isOpen } from "./Recipients.ts"
 import { type Passed, release } from "./Runner/Release.ts"
 import { isAwake } from "../platform/MoveState.ts"
 

@@ -3,7 +3,7 @@ import { Effect, Option, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
 import { Instant } from "../api/schema/Fields.ts"
 import { faultsOf } from "../api/schema/Faults.ts"
-import { DurationText, integer as integerText } from "../platform/Settings/Formats.ts"
+import { DurationText, integer as integerText } from "../platform/Formats.ts"
 
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withoutNegation, Flag.withDefault(false), Flag.withDescription(description))

@@ -28,7 +28,7 @@ import type { EventContext } from "../outbox/Outbox.ts"
 import { Duration, Option } from "effect"
 import { machine, startsOf, targetOf } from "../api/schema/States.ts"
 import { isIdempotent } from "./providers/Connectors.ts"
-import type { CallOutcome } from "./providers/Connectors/Connector.ts"
+import type { CallOutcome } from "./providers/Connector.ts"
 
 /** Makes moves to one state from all states in which an attempt may be in flight. */
 const attempted = <const To extends MessageStatus>(to: To) => ({ pending: to, retrying: to, unknown: to })

@@ -36,7 +36,7 @@ import {
   SecretKeyTexts,
   TraceUrl,
   url
-} from "./Settings/Formats.ts"
+} from "./Formats.ts"
 
 const logLevels = {
   trace: "Trace",

@@ -10,7 +10,7 @@ import { SqlClient } from "effect/sql"
 import type { ProjectId } from "../api/schema/Ids.ts"
 import { type Columns, listOf, selectList } from "../sql/Columns.ts"
 import { ProjectUnknown } from "../operating/Refusals.ts"
-import { type FileRecord, hasValues, type List, nest, type Part, parts } from "./Projects/Parts.ts"
+import { type FileRecord, hasValues, type List, nest, type Part, parts } from "./Parts.ts"
 import { readProject } from "./Projects.ts"
 
 type Sql = SqlClient.SqlClient

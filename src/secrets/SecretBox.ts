@@ -9,7 +9,7 @@
 import { Array, Context, Data, Effect, FileSystem, Layer, Option, Path, Redacted } from "effect"
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto"
 import { Settings } from "../platform/Settings.ts"
-import { isSecretKey } from "../platform/Settings/Formats.ts"
+import { isSecretKey } from "../platform/Formats.ts"
 
 /** The key file under `DATA_DIR` is damaged. Stored secrets and cursors can't be read without the key. */
 class SecretKeyUnusable extends Data.TaggedError("SecretKeyUnusable")<{ readonly file: string }> {

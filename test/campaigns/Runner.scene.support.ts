@@ -1,11 +1,11 @@
 /** A campaign, and the statements that release, record and collect the messages of its recipients, at chosen times. */
 import { assert } from "@effect/vitest"
 import { Effect, Option } from "effect"
-import { collect } from "../../src/campaigns/Runner/Recipients.ts"
+import { collect } from "../../src/campaigns/Recipients.ts"
 import { release } from "../../src/campaigns/Runner/Release.ts"
 import { type Lease, record } from "../../src/messaging/Calls.ts"
 import { claim } from "../../src/messaging/Claim.ts"
-import type { CallOutcome } from "../../src/messaging/providers/Connectors/Connector.ts"
+import type { CallOutcome } from "../../src/messaging/providers/Connector.ts"
 import { outcomes } from "../../src/messaging/providers/Connectors.ts"
 import { resultOf } from "../../src/messaging/Message.ts"
 import { limitsOf, timeOf } from "../support/Claims.ts"

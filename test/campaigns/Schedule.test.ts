@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Option, Result } from "effect"
 import * as fc from "fast-check"
-import { instantOf } from "../../src/campaigns/Campaigns/Changes.ts"
+import { instantOf } from "../../src/campaigns/Changes.ts"
 
 const longAgo = new Date(0)
 

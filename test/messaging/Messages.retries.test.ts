@@ -3,7 +3,7 @@ import { assert, describe, it, layer } from "../support/Vitest.ts"
 import { Clock, Effect, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import { Webhook } from "standardwebhooks"
-import { byFailure } from "../../src/messaging/providers/Connectors/Connector.ts"
+import { byFailure } from "../../src/messaging/providers/Connector.ts"
 import { outcomes } from "../../src/messaging/providers/Connectors.ts"
 import { resultOf } from "../../src/messaging/Message.ts"
 import {

@@ -5,12 +5,12 @@ const batches = mutating("crm/Batches.ts", "contract/Batches")
 const addresses = mutating("webhooks/address/Addresses.ts", "webhooks/address/EndpointUrl")
 const evaluation = mutating("imports/Evaluation.ts", "imports/Preview")
 const previews = mutating("imports/Preview.ts", "contract/Preview")
-const outcomes = mutating("messaging/providers/Connectors/Connector.ts", "messaging/providers/Connectors.outcomes")
+const outcomes = mutating("messaging/providers/Connector.ts", "messaging/providers/Connectors.outcomes")
 const leasing = mutating("messaging/Claim.ts", "messaging/Messages.states", "messaging/Messages.retries")
-const schedule = mutating("campaigns/Campaigns/Changes.ts", "campaigns/Schedule")
+const schedule = mutating("campaigns/Changes.ts", "campaigns/Schedule")
 const sessions = mutating("http/auth/OperatorSessions.ts", "console/Access")
 const retryFailed = mutating("campaigns/CampaignControl.ts", "campaigns/RetryFailed")
-const recipients = mutating("campaigns/Runner/Recipients.ts", "campaigns/Runner.states")
+const recipients = mutating("campaigns/Recipients.ts", "campaigns/Runner.states")
 const clients = mutating("crm/Clients/Patch.ts", "contract/Clients")
 const clientAddresses = mutating("crm/Clients/Addresses.ts", "contract/Addresses")
 const erase = mutating("crm/Clients/Erase.ts", "contract/Erase")
@@ -142,14 +142,11 @@ export const domains = [
     "movedTo === undefined ||",
     "true ||"
   ),
-  mutating("messaging/providers/Connectors/Connector.ts", "messaging/providers/Connectors.outcomes")(
+  mutating("messaging/providers/Connector.ts", "messaging/providers/Connectors.outcomes")(
     'text.replaceAll(Redacted.value(secret), "[redacted]")',
     "text"
   ),
-  mutating("messaging/providers/Connectors/Connector.ts", "messaging/Messages.retries")(
-    "shown.slice(0, reasonLimit)",
-    "shown"
-  ),
+  mutating("messaging/providers/Connector.ts", "messaging/Messages.retries")("shown.slice(0, reasonLimit)", "shown"),
   mutating("webhooks/WebhookList.ts", "console/Questions")(
     "coalesce(last_success_at < webhooks.updated_at, true)",
     "false"
@@ -169,18 +166,18 @@ export const domains = [
   ),
   retryFailed("in_doubt = false, ", ""),
   retryFailed("changed: sql`number > 0`", "changed: sql`true`"),
-  mutating("campaigns/Runner/Release.ts", "campaigns/RetryFailed")("',' || nullif(${retries}, 0), ", ""),
+  mutating("campaigns/Recipients.ts", "campaigns/RetryFailed")("',' || nullif(${retries}, 0), ", ""),
   mutating("campaigns/Runner/Release.ts", "campaigns/RetryFailed")(
     "coalesce(error_code, 'unreachable')",
     "'unreachable'"
   ),
   mutating("campaigns/Campaigns.ts", "campaigns/RetryFailed")("ORDER BY number DESC, code", "ORDER BY number, code"),
-  mutating("campaigns/Campaigns/Changes.ts", "contract/Campaigns")('  timeZone: "time_zone",\n', ""),
+  mutating("campaigns/Changes.ts", "contract/Campaigns")('  timeZone: "time_zone",\n', ""),
   recipients("${isInDoubt(sql)} AS in_doubt", "false AS in_doubt"),
   mutating("crm/Clients/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),
   mutating("crm/Deals/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${form.holds} THEN", "WHEN false THEN"),
   mutating("crm/Tickets.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),
-  mutating("campaigns/Campaigns/Commands.ts", "contract/Walk.conditions")(
+  mutating("campaigns/Commands.ts", "contract/Walk.conditions")(
     'WHEN NOT ${sql.literal(matches("target.version"))}',
     "WHEN false"
   ),

@@ -154,7 +154,7 @@ export const platform = [
   mutating("commands/Grouped.ts", "commands/FairQueue")("&& own >= capacity / this.waiting.size", ""),
   mutating("platform/Ids.ts", "commands/FairQueue")("hash = Math.imul(hash ^ 0x10000, prime)", ""),
   mutating("secrets/SealedValues.ts", "cli/secrets")("opened.value.key === 0", "true"),
-  mutating("platform/Settings/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
+  mutating("platform/Formats.ts", "platform/Settings")("(?!0+[a-z])", ""),
   hanging(
     mutating("telemetry/Telemetry.ts", "deploy/Watch")(
       "if (Context.get(context, MetricsEnabled)) for",

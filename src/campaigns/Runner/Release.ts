@@ -18,17 +18,19 @@ import {
   makeMessages,
   shareOf
 } from "../../messaging/Claim.ts"
-import { hasOpen, isDueAgain, isFresh, openRecipients, recipients, routes, stateAfter, text } from "./Recipients.ts"
+import {
+  hasOpen,
+  isDueAgain,
+  isFresh,
+  messageId,
+  openRecipients,
+  recipients,
+  routes,
+  stateAfter,
+  text
+} from "../Recipients.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import { isAwake } from "../../platform/MoveState.ts"
-
-/**
- * SQL for the id of a message: the same for each attempt on a route, until the recipient is retried after it has failed. The provider gets
- * it as the idempotency key. `retries` is the SQL of the recipient's number of retries, which is `audiences.retries` at most.
- */
-export const messageId = (retries: string) => `'msg_' || left(encode(sha256(convert_to(concat(
-  '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ',' || nullif(${retries}, 0), ']'
-), 'UTF8')), 'hex'), 32)`
 
 interface ReleaseTerms extends LeaseTerms {
   /** Recipients whose send is due before this time are released. */

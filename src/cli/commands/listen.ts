@@ -11,7 +11,7 @@ import {
   HttpServerResponse
 } from "effect/http"
 import { createServer } from "node:http"
-import { url } from "../../platform/Settings/Formats.ts"
+import { url } from "../../platform/Formats.ts"
 import * as Flags from "../Flags.ts"
 import { CommandFailed, described, oneLine } from "../Output.ts"
 import { signalled } from "../Run.ts"

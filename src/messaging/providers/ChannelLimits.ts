@@ -17,7 +17,7 @@ import { Clock, Context, Duration, Effect, Exit, Schedule } from "effect"
 import { CircuitBreaker } from "effect/persistence"
 import type { ChannelId, ProjectId } from "../../api/schema/Ids.ts"
 import { monotonicClock, monotonicMillis } from "../../platform/MonotonicTime.ts"
-import { isUnanswered, type CallOutcome } from "./Connectors/Connector.ts"
+import { isUnanswered, type CallOutcome } from "./Connector.ts"
 import { outcomes } from "./Connectors.ts"
 
 /**

@@ -4,7 +4,7 @@
  */
 import { type Duration, Effect, Option, Redacted, Schema } from "effect"
 import { type ProviderType, providerTypes } from "../../api/messaging/Messaging.ts"
-import { byFailure, connector, type CallOutcome, type Outgoing } from "./Connectors/Connector.ts"
+import { byFailure, connector, type CallOutcome, type Outgoing } from "./Connector.ts"
 import { http } from "./Connectors/Http.ts"
 import { telegram } from "./Connectors/Telegram.ts"
 import { Settings } from "../../platform/Settings.ts"

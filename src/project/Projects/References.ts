@@ -3,7 +3,7 @@ import { Effect, Predicate, Record } from "effect"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { Fault } from "../../api/schema/Faults.ts"
 import type { ProjectFile } from "../ProjectFile.ts"
-import { parts } from "./Parts.ts"
+import { parts } from "../Parts.ts"
 import type { Pipelines } from "./Deals.ts"
 
 /**

@@ -4,7 +4,7 @@ import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import type { ProjectId } from "../../api/schema/Ids.ts"
 import { type Column, listOf } from "../../sql/Columns.ts"
-import { type FileRecord, hasValues, type List, type Part } from "./Parts.ts"
+import { type FileRecord, hasValues, type List, type Part } from "../Parts.ts"
 
 type Fragment = Statement.Fragment
 

@@ -4,12 +4,7 @@ import { Array, Deferred, Effect, Fiber, Option, Predicate } from "effect"
 import { TestClock } from "effect/testing"
 import { ChannelId, ProjectId } from "../../../src/api/schema/Ids.ts"
 import * as ChannelLimits from "../../../src/messaging/providers/ChannelLimits.ts"
-import {
-  byFailure,
-  byStatus,
-  isUnanswered,
-  type CallOutcome
-} from "../../../src/messaging/providers/Connectors/Connector.ts"
+import { byFailure, byStatus, isUnanswered, type CallOutcome } from "../../../src/messaging/providers/Connector.ts"
 
 const channelOf = (project: string, channel: string): ChannelLimits.Channel => ({
   projectId: ProjectId.make(project),

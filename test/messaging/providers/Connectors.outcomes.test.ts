@@ -2,7 +2,7 @@
 import { assert, describe, providing } from "../../support/Vitest.ts"
 import { Duration, Effect, Fiber } from "effect"
 import { type ChannelConfig, send as sendOver } from "../../../src/messaging/providers/Connectors.ts"
-import type { CallOutcome } from "../../../src/messaging/providers/Connectors/Connector.ts"
+import type { CallOutcome } from "../../../src/messaging/providers/Connector.ts"
 import { answering, answerOf, endpoint, parsed, tls, trusted } from "../../support/Endpoints.ts"
 import {
   accepted,

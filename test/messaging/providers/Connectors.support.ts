@@ -16,7 +16,7 @@ import {
 import { TestClock } from "effect/testing"
 import { ConversationId, MessageId } from "../../../src/api/schema/Ids.ts"
 import { ChannelConfig, send as sendOver } from "../../../src/messaging/providers/Connectors.ts"
-import type { CallOutcome, Outgoing } from "../../../src/messaging/providers/Connectors/Connector.ts"
+import type { CallOutcome, Outgoing } from "../../../src/messaging/providers/Connector.ts"
 import { Settings } from "../../../src/platform/Settings.ts"
 import type { Endpoint } from "../../support/Endpoints.ts"
 import { untilLive } from "../../support/Waiting.ts"

@@ -17,7 +17,7 @@ import {
   type CallOutcome,
   type Reply,
   secret
-} from "./Connector.ts"
+} from "../Connector.ts"
 
 /** A secret in the standard or the URL-safe base64 alphabet. The libraries of Standard Webhooks accept both. */
 const signingSecret = secret(/^(?:whsec_)?[A-Za-z0-9+/_-]+={0,2}$/u, "a signing secret: whsec_ and base64")

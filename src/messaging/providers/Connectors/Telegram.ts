@@ -14,7 +14,7 @@ import {
   type CallOutcome,
   type Reply,
   secret
-} from "./Connector.ts"
+} from "../Connector.ts"
 
 /** A bot token. It has only characters that need no escapes in a URL path. */
 const token = secret(/^[A-Za-z0-9:._~-]+$/u, "a bot token")

@@ -4,8 +4,8 @@
  */
 import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
-import { commanded } from "../../api/campaigns/Commands.ts"
-import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
+import { commanded } from "../api/campaigns/Commands.ts"
+import type { CampaignId, ProjectId } from "../api/schema/Ids.ts"
 import {
   CampaignNotFound,
   CampaignNotReady,
@@ -15,12 +15,12 @@ import {
   type PreconditionFailed,
   ScheduleInvalid,
   VersionConflict
-} from "../../api/Problems.ts"
-import { startsOf } from "../../api/schema/States.ts"
-import { matches, type Mutation, plain, preconditionFailed, type Problems } from "../../commands/Command.ts"
-import type { Audience } from "../../api/campaigns/Audience.ts"
-import type { CommandOf } from "../../api/campaigns/Commands.ts"
-import type { Kind } from "../../commands/Kind.ts"
+} from "../api/Problems.ts"
+import { startsOf } from "../api/schema/States.ts"
+import { matches, type Mutation, plain, preconditionFailed, type Problems } from "../commands/Command.ts"
+import type { Audience } from "../api/campaigns/Audience.ts"
+import type { CommandOf } from "../api/campaigns/Commands.ts"
+import type { Kind } from "../commands/Kind.ts"
 
 type Operation = keyof typeof commanded.moves
 

@@ -9,10 +9,10 @@
  */
 import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
-import { recipientStates } from "../../api/campaigns/Campaign.ts"
-import { machine, stepOf } from "../../api/schema/States.ts"
-import { isInDoubt, lastError, nextAttemptAt } from "../../messaging/Claim.ts"
-import { isAwake } from "../../platform/MoveState.ts"
+import { recipientStates } from "../api/campaigns/Campaign.ts"
+import { machine, stepOf } from "../api/schema/States.ts"
+import { isInDoubt, lastError, nextAttemptAt } from "../messaging/Claim.ts"
+import { isAwake } from "../platform/MoveState.ts"
 
 export const recipients = machine({
   states: [...recipientStates.open, ...recipientStates.final],
@@ -170,3 +170,11 @@ export const text = `(
     WHEN '{{lastName}}' THEN coalesce(last_name, '') ELSE part END, '' ORDER BY place)
   FROM unnest(parts) WITH ORDINALITY AS piece (part, place)
 )`
+
+/**
+ * SQL for the id of a message: the same for each attempt on a route, until the recipient is retried after it has failed. The provider gets
+ * it as the idempotency key. `retries` is the SQL of the recipient's number of retries, which is `audiences.retries` at most.
+ */
+export const messageId = (retries: string) => `'msg_' || left(encode(sha256(convert_to(concat(
+  '[', to_json(project_id), ',', to_json(audience_id), ',', to_json(client_id), ',', to_json(kind), ',' || nullif(${retries}, 0), ']'
+), 'UTF8')), 'hex'), 32)`

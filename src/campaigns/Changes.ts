@@ -1,14 +1,14 @@
 /** The commands that change columns of a campaign. Each command has values to set and guards to check. */
 import { Data, DateTime, Option, Result } from "effect"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
-import type { CommandOf, Operation } from "../../api/campaigns/Commands.ts"
-import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../../api/schema/Ids.ts"
-import { assignmentList, differ, patchList } from "../../sql/Columns.ts"
-import type { Mutation, Refusal } from "../../commands/Command.ts"
-import type { EventContext } from "../../outbox/Outbox.ts"
+import type { CommandOf, Operation } from "../api/campaigns/Commands.ts"
+import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../api/schema/Ids.ts"
+import { assignmentList, differ, patchList } from "../sql/Columns.ts"
+import type { Mutation, Refusal } from "../commands/Command.ts"
+import type { EventContext } from "../outbox/Outbox.ts"
 import { commandOn, type Conflict, stateAfter, versionGuard } from "./Commands.ts"
-import { ScheduleInvalid } from "../../api/Problems.ts"
-import { isDay } from "../../api/schema/Fields.ts"
+import { ScheduleInvalid } from "../api/Problems.ts"
+import { isDay } from "../api/schema/Fields.ts"
 
 /** The project's time zone has changed since a local time was converted. */
 class ZoneChanged extends Data.TaggedError("ZoneChanged")<{ readonly timeZone: string }> {}

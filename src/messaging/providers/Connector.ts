@@ -3,9 +3,9 @@
  * the answer and by failure; and one call over HTTP, with its own connection, deadline and span.
  */
 import { Clock, Duration, Effect, Option, Redacted, Schema } from "effect"
-import type { ConversationId, MessageId } from "../../../api/schema/Ids.ts"
-import { text } from "../../../api/schema/Fields.ts"
-import { makeConnections, resolveName } from "../../../outbound/Connections.ts"
+import type { ConversationId, MessageId } from "../../api/schema/Ids.ts"
+import { text } from "../../api/schema/Fields.ts"
+import { makeConnections, resolveName } from "../../outbound/Connections.ts"
 import {
   destinationOf,
   exchange,
@@ -14,8 +14,8 @@ import {
   postAttributes,
   retryDelay,
   userAgent
-} from "../../../outbound/Exchange.ts"
-import { redactSecrets } from "../../../platform/Text.ts"
+} from "../../outbound/Exchange.ts"
+import { redactSecrets } from "../../platform/Text.ts"
 
 /** The outcome of one provider call. Error codes are stable and stored with the attempt. */
 export type CallOutcome =

@@ -2,11 +2,11 @@
  * The parts of a project file (its lists, such as `clients`): how the members of their records map to tables and columns, for
  * `project apply` and `project export`.
  */
-import * as Clients from "../../crm/ClientColumns.ts"
-import * as Deals from "../../crm/DealColumns.ts"
-import type { ProjectFile } from "../ProjectFile.ts"
+import * as Clients from "../crm/ClientColumns.ts"
+import * as Deals from "../crm/DealColumns.ts"
+import type { ProjectFile } from "./ProjectFile.ts"
 import { Equal } from "effect"
-import type { Columns } from "../../sql/Columns.ts"
+import type { Columns } from "../sql/Columns.ts"
 
 export interface FileRecord {
   readonly id: string
