@@ -103,6 +103,7 @@ class RecentKeys {
   }
 }
 
+/** Maximum number of keys that one statement looks up. */
 const maxBatch = 64
 
 const storedOutcomes = (

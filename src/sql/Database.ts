@@ -69,7 +69,7 @@ const isContended = (error: SqlError.SqlError | Contended): boolean =>
 
 /**
  * Errors that concurrent statements cause. After a unique violation, the retry finds the record that was created concurrently. After
- * a violation of a foreign key, it finds that the client was erased, or the reference to the client that is being erased.
+ * a violation of a foreign key, it finds that the client was erased; the erase of a client finds the reference that was added.
  */
 const contentions = new Set<string>(["LockTimeoutError", "DeadlockError", "SerializationError", "UniqueViolation"])
 

@@ -19,6 +19,7 @@ interface Key {
  */
 export const plannedOnce = "ordinal + 0 = ordinal"
 
+/** Maximum number of records that one statement looks up. */
 const maxBatch = 64
 
 /** Makes a statement that looks up records of a table by their ids. */

@@ -4,7 +4,7 @@
  *
  * Keys are remembered for less than a second, so that a revocation takes effect within a second. The keys that are asked for in one
  * turn of the event loop are one statement. Keys that were found before and keys that were not have separate queues and separate
- * memory, so that invented tokens delay no caller whose key is known, and refuse none.
+ * memory, so that a caller whose key is known neither waits nor is refused because of invented tokens.
  */
 import { Clock, Context, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { hash as oneShotHash, randomInt, timingSafeEqual } from "node:crypto"

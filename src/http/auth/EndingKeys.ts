@@ -1,6 +1,6 @@
 /**
- * API keys that end within `warnBefore`: the state that operators see, a line a day in the log, and a metric. Background work and
- * `doctor` consider keys in use alone.
+ * API keys that end within `warnBefore`: the state that operators see, a line a day in the log, and a metric. The line, the metric and
+ * `doctor` leave out keys that are not in use.
  */
 import { Clock, Duration, Effect, Layer, Metric } from "effect"
 import { SqlClient } from "effect/sql"

@@ -1,8 +1,8 @@
 /**
  * Sessions of the console. A session is a signed cookie, and has a CSRF token for its forms. All processes of the service accept
  * the cookie, and a new `SECRET_KEY` ends all sessions. Cells share that key, so a session is also bound to the database in which it
- * began. The database stores only sessions that an operator has ended, until
- * their cookies expire. All times come from the database's clock, because all processes share it.
+ * began. The database stores only sessions that an operator has ended, until their cookies expire. All times come from the database's
+ * clock, because all processes share it.
  */
 import { Duration, Effect, Option, Redacted, Schema } from "effect"
 import { Cookies, HttpServerResponse } from "effect/http"

@@ -1,6 +1,6 @@
 /**
  * Counts refused requests (401, 403, 429) by the key of their token, so that operators see who floods, and who uses a key that was
- * revoked. A key counts by its id: a request with the id of a key and a wrong secret counts as one of the key, too.
+ * revoked. A token counts by the id of its key, also one with a wrong secret.
  */
 import { Context, Duration, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"

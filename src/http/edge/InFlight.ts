@@ -39,7 +39,7 @@ export class Drain extends Context.Service<
   })
 }
 
-/** In bytes. */
+/** Maximum numbers of bytes that are not read. */
 const bounds = { project: 32 * 1024 * 1024, process: 128 * 1024 * 1024 }
 
 interface Reader {
@@ -47,7 +47,7 @@ interface Reader {
   /** The project of the last answer; empty if its request had no valid token. */
   project: string
   bytes: number
-  /** Time of the last answer that was read, or of the first one since, in milliseconds of `performance.now()`. */
+  /** When an answer was last read, or when the first was sent to a caller who had none unread. Milliseconds of `performance.now()`. */
   since: number
 }
 

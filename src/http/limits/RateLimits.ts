@@ -122,8 +122,8 @@ export const makeThrottle = Effect.gen(function* () {
 })
 
 /**
- * Makes a function for a mutation that costs `tokens`. It takes what is left to take, as one is taken before the body is read.
- * If there is not enough, that one is given back. No request costs more than the whole bucket.
+ * Makes a function for a mutation that costs `tokens`, of which one was taken before its body was read. The function takes the others.
+ * If there are not enough, it gives that one back. No request costs more than the whole bucket.
  */
 export const makeCharge = Effect.map(
   makeThrottle,

@@ -124,7 +124,7 @@ const addRoute = Effect.fnUntraced(function* (
     const time = () => monotonicMillis(fiber.getRef(Clock.Clock))
     const now = time()
     return Effect.flatMapEager(authenticate(headers.authorization, socket, now, current), (credential) => {
-      /** Every message costs one of `read`, unless it is a call, which costs what its operation costs. */
+      /** Each message costs one of `read`, except a call: it costs what its operation costs. */
       const charged = <A, E>(answered: () => Effect.Effect<A, E>) =>
         Effect.flatMapEager(throttle(credential.buckets.read, current, time()), answered)
       const answeredTo = (value: unknown) => {
@@ -156,8 +156,8 @@ const addRoute = Effect.fnUntraced(function* (
 })
 
 /**
- * Whether a request with this `Origin`, which browsers send, is accepted: of a page of this service or of the loopback, where tools for
- * developers run. The name of any other site can be made to resolve to this server (DNS rebinding).
+ * Whether a request with this `Origin` is accepted. Browsers send it: it has to be that of a page of this service or of the loopback,
+ * where tools for developers run. The name of any other site can be made to resolve to this server (DNS rebinding).
  */
 const isAllowed = (origin: string | undefined, publicUrl: string): boolean => {
   if (origin === undefined) return true

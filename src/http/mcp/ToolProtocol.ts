@@ -29,7 +29,7 @@ export interface ToolAnswer {
   readonly problem: string | undefined
 }
 
-/** `collected` has the headers that are in the state of the request. The places of faults become those of arguments. */
+/** Makes the answer of a call. `collected` has the headers from the state of the request. Faults name the arguments. */
 export const answerOf = (
   { body, headers, status }: HttpServerResponse.HttpServerResponse,
   collected: ToolAnswer["headers"],
@@ -63,8 +63,8 @@ const argumentOf = (location: string) =>
 
 /**
  * Divides the arguments of a call into the parts of a request: body, idempotency key, path and query. An argument that is null or
- * empty counts as absent: models fill optional arguments so. `params`, the part for the path, has all, because its decoder ignores unknown
- * names.
+ * empty counts as absent, because models fill optional arguments in that way. `params`, the part for the path, has all arguments,
+ * because its decoder ignores unknown names.
  */
 export const partsOf = ({
   annotations,

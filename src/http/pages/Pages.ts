@@ -58,7 +58,7 @@ export class Pages extends Context.Service<
 
     /**
      * Like `read`, for a list in the order of changes: by `updatedAt`, then `id`, ascending. It ends at a time that its first page sets.
-     * Otherwise its pages could keep up with changes for longer than one may be committed late, and leave that out.
+     * Without an end, its pages could follow new changes for so long that a change committed late stays behind them for good.
      */
     readonly readByChange: Read<Changing>
   }

@@ -128,7 +128,7 @@ const isTrue = (session: PgConnection.PgConnection, expression: string): Effect.
 const ownerName = `select application_name as name from pg_stat_activity join pg_locks using (pid)
   where locktype = 'advisory' and objid = 1 and granted and pg_locks.database = pg_stat_activity.datid`
 
-/** Ends the use of the server. Only for the last user, the answer is true, and others wait until this session ends. */
+/** Ends the use of the server. The answer is true only for its last user, and further users then wait until this session ends. */
 const leave = "case when pg_advisory_unlock_shared(2) then pg_try_advisory_lock(2) end"
 
 /**

@@ -4,8 +4,8 @@
  * that come after all files: a newer version has applied them, and this version still runs beside it.
  *
  * Also adopts databases from before the baseline. The 27 migrations that made them are one baseline today. It makes the same catalog,
- * except that all indexes order text by byte. Their ledger is another table, which stays as it is: processes of the earlier version
- * read it.
+ * except that all indexes order text by byte. The ledger of those migrations is another table, which stays as it is: processes of the
+ * earlier version read it.
  */
 import { Data, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
