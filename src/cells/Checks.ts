@@ -7,7 +7,7 @@ import { Duration, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { type SealedTable, unreadableAll } from "../secrets/SealedValues.ts"
 import { isArriving, type Mark, markOf, refused, seeds, type Sides, step } from "./Sides.ts"
-import { tablesOf } from "../project/Offboarding.ts"
+import { tablesOf } from "../project/Deletion.ts"
 import { drained } from "./Replication.ts"
 
 type Sql = SqlClient.SqlClient

@@ -19,7 +19,7 @@ import { Operator, recordAction, recordDone } from "../operating/Audit.ts"
 import { isClosed, type MoveState } from "../platform/MoveState.ts"
 import { ProjectUnknown } from "../operating/Refusals.ts"
 import type { SealedTable } from "../secrets/SealedValues.ts"
-import { removeProject } from "../project/Offboarding.ts"
+import { removeProject } from "../project/Deletion.ts"
 import { check, fence, lift, limited, olderEnded, rest, verify } from "./Checks.ts"
 import * as Replication from "./Replication.ts"
 import {

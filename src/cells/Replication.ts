@@ -9,7 +9,7 @@
  */
 import { Duration, Effect, Layer, Metric, Predicate, Redacted, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
-import { tablesOf } from "../project/Offboarding.ts"
+import { tablesOf } from "../project/Deletion.ts"
 import { Lost, nameOf, refused, type Sides } from "./Sides.ts"
 import { reasonOf } from "../sql/Database.ts"
 import { forkMeasurement } from "../work/Supervisor.ts"

@@ -257,7 +257,7 @@ export const domains = [
   mutating("webhooks/delivery/DeliveryList.ts", "console/Overview")("AND replayed_by IS NULL AND", "AND"),
   mutating("operators/Troubles.ts", "console/Overview")('FROM found WHERE ${isAwake(sql, "project_id")}', "FROM found"),
   mutating("console/Layout.ts", "console/Browser")('href="#content"', 'href="#main"'),
-  mutating("project/Offboarding.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
+  mutating("project/Deletion.ts", "cli/audit")("if (state === null) yield*", "if (false) yield*"),
   mutating("console/Answers.ts", "console/Access")('confirmed === "yes"', "true"),
   mutating("messaging/MessageControl.ts", "console/Lists")("AND messages.available_at IS NULL", ""),
   mutating("operating/AuditedActions.ts", "console/Browser")("FROM applied WHERE changed", "FROM applied WHERE false"),

@@ -6,7 +6,7 @@ const references = mutating("project/Projects/References.ts", "project/Projects.
 const pipelines = mutating("project/Projects/Deals.ts", "project/Projects")
 const channels = mutating("project/Projects/Channels.ts", "project/Projects")
 const deals = mutating("project/Projects/Deals.ts", "project/Projects")
-const exports = mutating("project/Exports.ts", "project/Projects.concurrency")
+const exports = mutating("project/Export.ts", "project/Projects.concurrency")
 const json = mutating("project/ProjectFile.ts", "project/ProjectFile")
 
 const history = mutating("operators/History.ts", "console/History")

@@ -74,9 +74,9 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
       "src/project/Projects.ts closeProject: reads clients without a limit by clients_pkey"
     ],
   "once or rarely: the end of a project, a walk over all secrets, links and sessions that have expired": [
-    "src/project/Offboarding.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
-    "src/project/Offboarding.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
-    "src/project/Offboarding.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
+    "src/project/Deletion.ts markDeleted: reads api_keys without a limit by api_keys_by_age",
+    "src/project/Deletion.ts markDeleted: reads campaigns without a limit by campaigns_pkey",
+    "src/project/Deletion.ts markDeleted: reads endpoint_health without a limit by endpoint_health_pkey",
     "src/sql/migrations/Ledger.ts adopt: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/sql/migrations/Ledger.ts applied: reads applied_migrations without a limit by applied_migrations_pkey",
     "src/webhooks/WebhookSecrets.ts signingSecrets: filters webhook_secrets below a limit",
@@ -172,7 +172,7 @@ describe("npm run sql", () => {
     const readers = stdout.split(/^(?=-- src)/m).filter((text) => reading.test(text))
     assert.deepStrictEqual(
       new Set(readers.map((text) => text.slice(0, text.indexOf("\n")))),
-      new Set(["-- src/messaging/MessageControl.ts find", "-- src/project/Offboarding.ts removeBatch"])
+      new Set(["-- src/messaging/MessageControl.ts find", "-- src/project/Deletion.ts removeBatch"])
     )
     // One test locks rows of each table that background work changes. It only adds entries to the audit.
     const background = stdout.split(/^-- pool: /m).filter((text) => text.startsWith("developer-api workers\n"))

@@ -4,7 +4,7 @@ import { Deferred, Effect, Fiber, Queue } from "effect"
 import { SqlClient } from "effect/sql"
 import type { ClientPatch } from "../../src/api/crm/Clients.ts"
 import { ClientId, DealId, ProjectId, StageId } from "../../src/api/schema/Ids.ts"
-import { exportProject } from "../../src/project/Exports.ts"
+import { exportProject } from "../../src/project/Export.ts"
 import { deadlocks, untilBlocking } from "../support/Locks.ts"
 import {
   apply,

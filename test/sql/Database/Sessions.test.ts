@@ -4,7 +4,7 @@ import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { ProjectId } from "../../../src/api/schema/Ids.ts"
 import { sqlClients, DatabaseUrl } from "../../../src/sql/Connections.ts"
-import { exportProject } from "../../../src/project/Exports.ts"
+import { exportProject } from "../../../src/project/Export.ts"
 import { makeProject } from "../../support/Projects.ts"
 import { TestDatabase } from "../../support/TestDatabase.ts"
 
