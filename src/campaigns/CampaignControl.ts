@@ -1,31 +1,32 @@
 /** The commands with which operators list, pause, resume, cancel and retry campaigns (contract §13). */
 import { Effect, Record } from "effect"
 import { SqlClient } from "effect/sql"
-import { commanded } from "../api/campaigns/Commands.ts"
+import { allCommands } from "../api/campaigns/Commands.ts"
 import { CampaignId, type ProjectId } from "../api/schema/Ids.ts"
 import type { Mutation } from "../commands/Command.ts"
 import { newOnce, actByMutation } from "../operating/AuditedActions.ts"
 import { eventContext, type EventContext } from "../outbox/Outbox.ts"
 import { livesHere } from "../platform/MoveState.ts"
 import { isCreatedIn, makeList, type RangeByAge, makeShow } from "../operating/Lists.ts"
-import { details, list, type Listed } from "./Campaigns.ts"
+import { details, list, type Listed } from "./CampaignList.ts"
 import { change, changeOf } from "./Changes.ts"
 import { stepOf } from "../api/schema/States.ts"
 import { recipients } from "./Recipients.ts"
-import { commandOn, stateAfter } from "./Commands.ts"
+import { commandOn, campaignStateAfter } from "./CommandStatement.ts"
 
-export const operationLabels = {
+/** The commands of operators, each with its label. */
+export const operatorCommands = {
   pause: "Pause the campaign",
   resume: "Resume the campaign",
   cancel: "Cancel the campaign",
   retry_failed: "Retry the failed recipients"
 } as const
-export type Operation = keyof typeof operationLabels
+export type OperatorCommand = keyof typeof operatorCommands
 
 /** Returns the commands that would change a campaign. */
-export const operationsOn = ({ progress, status }: Listed): ReadonlyArray<Operation> =>
-  Record.keys(operationLabels).filter((operation) => {
-    const to = commanded.moves[operation][status]
+export const operatorCommandsOn = ({ progress, status }: Listed): ReadonlyArray<OperatorCommand> =>
+  Record.keys(operatorCommands).filter((operation) => {
+    const to = allCommands.moves[operation][status]
     return to !== undefined && (operation === "retry_failed" ? progress.failed > 0 : to !== status)
   })
 
@@ -49,7 +50,7 @@ export const showCampaign = makeShow("showCampaign", "campaign", details)
 export const commandCampaign = Effect.fn("commandCampaign")(function* (
   projectId: ProjectId,
   id: string,
-  operation: Operation,
+  operation: OperatorCommand,
   once: string
 ) {
   const sql = yield* SqlClient.SqlClient
@@ -120,7 +121,7 @@ const retryFailed = (
         WHERE audiences.project_id = ${projectId} AND audiences.id = target.audience_id AND applied.changed
       ),
       updated AS (
-        UPDATE campaigns SET status = ${sql.literal(stateAfter("retry_failed"))}, traceparent = ${traceparent}::text,
+        UPDATE campaigns SET status = ${sql.literal(campaignStateAfter("retry_failed"))}, traceparent = ${traceparent}::text,
           version = campaigns.version + 1, updated_at = greatest(campaigns.updated_at, ${at}::timestamptz)
         FROM applied, target
         WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id} AND applied.changed

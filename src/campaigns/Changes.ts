@@ -6,7 +6,7 @@ import type { CampaignId, ChannelId, ProjectId, TemplateId } from "../api/schema
 import { assignmentList, differ, patchList } from "../sql/Columns.ts"
 import type { Mutation, Refusal } from "../commands/Command.ts"
 import type { EventContext } from "../outbox/Outbox.ts"
-import { commandOn, type Conflict, stateAfter, versionGuard } from "./Commands.ts"
+import { commandOn, type Conflict, campaignStateAfter, versionGuard } from "./CommandStatement.ts"
 import { ScheduleInvalid } from "../api/Problems.ts"
 import { isDay } from "../api/schema/Fields.ts"
 
@@ -167,7 +167,7 @@ export const change = (
     before: sql`
       patch AS (SELECT ${JSON.stringify(values)}::jsonb AS p),
       next AS MATERIALIZED (
-        SELECT ${sql.literal(patchedValues)}, ${sql.literal(stateAfter(operation))} AS status FROM target, patch
+        SELECT ${sql.literal(patchedValues)}, ${sql.literal(campaignStateAfter(operation))} AS status FROM target, patch
       ),`,
     from: sql`LEFT JOIN next ON true`,
     conflicts: sql`

@@ -15,7 +15,7 @@ export const handlers = groupOf(
       createCampaign: commandHandler((command, { payload }) => campaigns.create(command, payload)),
       getCampaign: recordHandler((projectId, { params }) => campaigns.get(projectId, params.campaignId)),
       getCampaignAudience: recordHandlerWith(
-        (projectId, { params }) => campaigns.current(projectId, params.campaignId),
+        (projectId, { params }) => campaigns.audience(projectId, params.campaignId),
         ({ audience, version }) => HttpApiSchema.withHeaders({ body: { audience }, headers: { etag: etag(version) } })
       ),
       patchCampaign: commandHandler((command, { params, payload }, { timeZone }) =>

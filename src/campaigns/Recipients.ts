@@ -46,7 +46,7 @@ const quoted = (states: ReadonlyArray<string>) => states.map((state) => `'${stat
 export const isOpen = (sql: Sql, status: string) => sql.literal(`${status} IN (${quoted(recipientStates.open)})`)
 
 /** Returns SQL for the state after the move in the column `move`; NULL if the move is not in `moves`. */
-export const stateAfter = (sql: Sql, moves: ReadonlyArray<Move>) =>
+export const recipientStateAfter = (sql: Sql, moves: ReadonlyArray<Move>) =>
   sql.literal(`CASE move ${moves.map((move) => `WHEN '${move}' THEN '${stepOf(recipients, move).to}'`).join(" ")} END`)
 
 /**
@@ -107,7 +107,7 @@ export const collect = (sql: Sql) => sql`
     FOR NO KEY UPDATE OF recipient SKIP LOCKED
   )
   UPDATE campaign_recipients AS recipient SET in_doubt = ended.in_doubt,
-    status = ${stateAfter(
+    status = ${recipientStateAfter(
       sql,
       ends.map(([move]) => move)
     )},
@@ -121,7 +121,7 @@ export const collect = (sql: Sql) => sql`
     AND recipient.position = ended.position AND move IS NOT NULL`
 
 /** Pending recipients of a campaign. `isDue` is a condition on their `available_at`. */
-export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue: Statement.Fragment) => sql`
+const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue: Statement.Fragment) => sql`
   campaign_recipients
   WHERE project_id = ${sql(campaign)}.project_id AND audience_id = ${sql(campaign)}.audience_id
     AND status = 'pending' AND ${isDue}`
@@ -130,15 +130,39 @@ export const openRecipients = (sql: Sql, campaign: "campaigns" | "paced", isDue:
  * Returns SQL that is true if the campaign has a pending recipient with this condition, otherwise null. With EXISTS, PostgreSQL
  * might read the pending recipients of all campaigns at once.
  */
-export const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
+const hasOpen = (sql: Sql, isDue: Statement.Fragment) =>
   sql`(SELECT true FROM ${openRecipients(sql, "campaigns", isDue)} LIMIT 1)`
 
 /** A pending recipient that may be due: its next attempt is due, and its route is not blocked. */
-export const isDueAgain = (sql: Sql, now: Statement.Fragment) => sql`
+const isDueAgain = (sql: Sql, now: Statement.Fragment) => sql`
   available_at <= ${now} AND NOT CASE route WHEN 'primary' THEN primary_blocked ELSE fallback_blocked END`
 
 /** A pending recipient without an attempt on its route, after those that wait for an open circuit. */
-export const isFresh = (sql: Sql) => sql`available_at IS NULL AND position > passed_position`
+const isFresh = (sql: Sql) => sql`available_at IS NULL AND position > passed_position`
+
+/** Number of recipients that are examined beyond the campaign's quota of sends, because some are skipped. */
+const maxSkipped = 100
+
+/** The first recipients of each campaign, in the order of the index `campaign_recipients_open`. `Release.ts` locks those that move. */
+const first = (sql: Sql, isDue: Statement.Fragment) => sql`
+  SELECT paced.*, recipient.* FROM paced, LATERAL (
+    SELECT position, client_id, route AS last_route, provider_type AS last_provider, message_id AS last_message,
+      attempts, in_doubt, available_at, retries
+    FROM ${openRecipients(sql, "paced", isDue)}
+    ORDER BY available_at, position LIMIT least(paced.quota + ${maxSkipped}::int, paced.share)
+  ) recipient`
+
+/**
+ * The recipients of the campaigns in `paced` that may be released. `again`: recipients whose `available_at` has passed. `fresh`: recipients
+ * whose route was not tried yet.
+ */
+export const candidates = (sql: Sql, now: Statement.Fragment) => sql`
+  again AS MATERIALIZED (${first(sql, isDueAgain(sql, now))}),
+  fresh AS MATERIALIZED (${first(sql, isFresh(sql))})`
+
+/** Whether a campaign has a candidate. */
+export const hasCandidate = (sql: Sql, now: Statement.Fragment) =>
+  sql`coalesce(${hasOpen(sql, isDueAgain(sql, now))}, ${hasOpen(sql, isFresh(sql))}, false)`
 
 const placeholder = String.raw`\{\{(?:displayName|firstName|lastName)\}\}`
 

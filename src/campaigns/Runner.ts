@@ -91,7 +91,7 @@ const latest = "6 hours"
  * `sending`. The delay of a start counts from the scheduled time, or from the resume if that was later. `updated_at` never
  * decreases, even if the clock of the previous change was ahead. `finished` leaves out a campaign that has changed since the snapshot, which
  * does not show the recipients that an operator retries meanwhile. With NOT EXISTS, PostgreSQL might read the recipients of all campaigns
- * for each campaign (`hasOpen`).
+ * for each campaign.
  */
 const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`
   WITH due AS MATERIALIZED (

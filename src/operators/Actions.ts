@@ -8,8 +8,8 @@ import type { ProjectId } from "../api/schema/Ids.ts"
 import { Instant } from "../api/schema/Fields.ts"
 import {
   commandCampaign,
-  type Operation,
-  operationLabels,
+  type OperatorCommand,
+  operatorCommands,
   retriedMax,
   showCampaign
 } from "../campaigns/CampaignControl.ts"
@@ -42,8 +42,8 @@ const EventTypes = Schema.String.pipe(
 )
 
 /** `effect`: what happens to the recipients that have no final state yet. */
-const campaignCommand = (operation: Exclude<Operation, "retry_failed">, effect: string) => {
-  const label = operationLabels[operation]
+const campaignCommand = (operation: Exclude<OperatorCommand, "retry_failed">, effect: string) => {
+  const label = operatorCommands[operation]
   return action({
     command: `campaigns ${operation}`,
     description: `${label}: its remaining recipients ${effect}`,
@@ -173,7 +173,7 @@ export const actions = {
       const { name, progress, sendsPerMinute, status } = yield* showCampaign(projectId, campaign)
       const { failed, failures, unknown } = progress
       const reasons = failures.map(({ count, errorCode }) => `${count} × ${errorCode}`).join(", ")
-      const label = operationLabels.retry_failed
+      const label = operatorCommands.retry_failed
       return {
         title: `${label} of the campaign ${name}?`,
         message: [

@@ -81,19 +81,16 @@ export const domains = [
   leasing("${sql.literal(dueAt)} > ${oldestDue(sql, now)}", "true", "campaigns/Runner.release"),
   mutating("campaigns/Runner.ts", "campaigns/RetryFailed")(" AND campaigns.version = seen.version", ""),
   mutating("campaigns/Runner.ts", "campaigns/Runner.fairness")("2 * (now - releasedAt)", "0"),
-  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.fairness")(
-    "AND coalesce(${hasOpen(sql, isDueAgain(sql, now))}, ${hasOpen(sql, isFresh(sql))}, false)",
-    ""
-  ),
+  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.fairness")("AND ${hasCandidate(sql, now)}", ""),
   mutating("messaging/providers/ChannelLimits.ts", "campaigns/Runner.fairness")(
     "const perChannel = 512",
     "const perChannel = 64"
   ),
-  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")(
+  mutating("campaigns/Recipients.ts", "campaigns/Runner.release")(
     "LIMIT least(paced.quota + ${maxSkipped}::int, paced.share)",
     "LIMIT paced.quota + ${maxSkipped}::int FOR NO KEY UPDATE"
   ),
-  mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")(", paced.share)", ", 100_000)"),
+  mutating("campaigns/Recipients.ts", "campaigns/Runner.release")(", paced.share)", ", 100_000)"),
   mutating("campaigns/Runner/Release.ts", "campaigns/Runner.release")(
     "/ (SELECT count(DISTINCT project_id) FROM campaign)",
     ""
@@ -171,13 +168,13 @@ export const domains = [
     "coalesce(error_code, 'unreachable')",
     "'unreachable'"
   ),
-  mutating("campaigns/Campaigns.ts", "campaigns/RetryFailed")("ORDER BY number DESC, code", "ORDER BY number, code"),
+  mutating("campaigns/CampaignList.ts", "campaigns/RetryFailed")("ORDER BY number DESC, code", "ORDER BY number, code"),
   mutating("campaigns/Changes.ts", "contract/Campaigns")('  timeZone: "time_zone",\n', ""),
   recipients("${isInDoubt(sql)} AS in_doubt", "false AS in_doubt"),
   mutating("crm/Clients/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),
   mutating("crm/Deals/Patch.ts", "contract/Walk.conditions")("WHEN NOT ${form.holds} THEN", "WHEN false THEN"),
   mutating("crm/Tickets.ts", "contract/Walk.conditions")("WHEN NOT ${holds} THEN", "WHEN false THEN"),
-  mutating("campaigns/Commands.ts", "contract/Walk.conditions")(
+  mutating("campaigns/CommandStatement.ts", "contract/Walk.conditions")(
     'WHEN NOT ${sql.literal(matches("target.version"))}',
     "WHEN false"
   ),

@@ -63,10 +63,10 @@ const accepted: Readonly<Record<string, ReadonlyArray<string>>> = {
       // Where the statistics say that a few clients have all deals.
       "src/crm/Clients/Erase.ts erase: reads deals without a limit by deals_pkey",
       "src/crm/Clients/Erase.ts erase: reads events without a limit by events_of_clients",
-      "src/campaigns/Commands.ts commandOn: reads audiences without a limit by audiences_pkey",
-      "src/campaigns/Commands.ts commandOn: reads channels without a limit by channels_by_age",
-      "src/campaigns/Commands.ts commandOn: reads clients without a limit by clients_pkey",
-      "src/campaigns/Commands.ts commandOn: reads deals without a limit by deals_pkey",
+      "src/campaigns/CommandStatement.ts commandOn: reads audiences without a limit by audiences_pkey",
+      "src/campaigns/CommandStatement.ts commandOn: reads channels without a limit by channels_by_age",
+      "src/campaigns/CommandStatement.ts commandOn: reads clients without a limit by clients_pkey",
+      "src/campaigns/CommandStatement.ts commandOn: reads deals without a limit by deals_pkey",
       "src/project/Projects/Deals.ts loadPipelines: reads stages without a limit by stages_project_id_pipeline_id_id_key",
       "src/project/Projects/Deals.ts removedStagesInUse: reads deals without a limit by deals_pkey",
       // The active clients of a project without a capacity.

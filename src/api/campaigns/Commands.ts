@@ -44,7 +44,7 @@ export const campaigns = machine({
 })
 
 /** The commands of callers, and the one of operators alone. */
-export const commanded = machine({
+export const allCommands = machine({
   ...campaigns,
   others: ["where it was", "gone"],
   moves: {

@@ -2,7 +2,7 @@
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
 import { type AudienceFilter, exclusions } from "../../api/campaigns/Audience.ts"
 import type { AudienceId, CampaignId, ProjectId } from "../../api/schema/Ids.ts"
-import { abandonAudience, commandOn, maxCandidates } from "../Commands.ts"
+import { abandonAudience, commandOn, maxCandidates } from "../CommandStatement.ts"
 
 /**
  * The clients of a segment, or all clients. `OFFSET 0`, here and below, makes PostgreSQL look up each row by its key. Otherwise,

@@ -18,17 +18,7 @@ import {
   makeMessages,
   shareOf
 } from "../../messaging/Claim.ts"
-import {
-  hasOpen,
-  isDueAgain,
-  isFresh,
-  messageId,
-  openRecipients,
-  recipients,
-  routes,
-  stateAfter,
-  text
-} from "../Recipients.ts"
+import { candidates, hasCandidate, messageId, recipients, recipientStateAfter, routes, text } from "../Recipients.ts"
 import type { CampaignId, ProjectId } from "../../api/schema/Ids.ts"
 import { isAwake } from "../../platform/MoveState.ts"
 
@@ -61,7 +51,7 @@ const statementOf = (sql: Sql, terms: ReleaseTerms) => sql<Row>`
   WITH ${limitTables(sql, terms.limits)},
   ${pacedCampaigns(sql, terms)},
   ${routes(sql)},
-  ${candidates(sql, terms)},
+  ${candidates(sql, terms.now)},
   ${checked(sql, terms)},
   passed_now AS (
     SELECT project_id, id, coalesce(min(position) FILTER (WHERE move = 'released') - 1, max(position)) AS position
@@ -71,7 +61,7 @@ const statementOf = (sql: Sql, terms: ReleaseTerms) => sql<Row>`
   ${moving(sql)},
   ended AS (
     UPDATE campaign_recipients AS recipient SET
-      status = ${stateAfter(sql, ["skipped", "unreachable", "undetermined"])}, available_at = NULL,
+      status = ${recipientStateAfter(sql, ["skipped", "unreachable", "undetermined"])}, available_at = NULL,
       error_code = CASE move WHEN 'unreachable' THEN coalesce(error_code, 'unreachable') END
     FROM moving
     WHERE move <> 'released' AND recipient.project_id = moving.project_id
@@ -171,25 +161,6 @@ const moving = (sql: Sql) => sql`
     FOR NO KEY UPDATE OF recipient SKIP LOCKED
   )`
 
-/** Number of recipients that are examined beyond the campaign's quota of sends, because some are skipped. */
-const maxSkipped = 100
-/** Maximum number of recipients of each kind (`candidates`) that one release examines, of all campaigns together. */
-const maxExamined = 5_000
-
-/** The first recipients of each campaign, in the order of the index `campaign_recipients_open`. `moving` locks those that move. */
-const first = (sql: Sql, isDue: Statement.Fragment) => sql`
-  SELECT paced.*, recipient.* FROM paced, LATERAL (
-    SELECT position, client_id, route AS last_route, provider_type AS last_provider, message_id AS last_message,
-      attempts, in_doubt, available_at, retries
-    FROM ${openRecipients(sql, "paced", isDue)}
-    ORDER BY available_at, position LIMIT least(paced.quota + ${maxSkipped}::int, paced.share)
-  ) recipient`
-
-/** `again`: recipients whose `available_at` has passed. `fresh`: recipients whose route was not tried yet. */
-const candidates = (sql: Sql, { now }: ReleaseTerms) => sql`
-  again AS MATERIALIZED (${first(sql, isDueAgain(sql, now))}),
-  fresh AS MATERIALIZED (${first(sql, isFresh(sql))})`
-
 /**
  * The route and the move of each candidate. The move is one of `Recipients.ts`, or `blocked`. The rules:
  *
@@ -248,6 +219,9 @@ const isFull = (sql: Sql, channel: "primary_channel_id" | "fallback_channel_id")
     WHERE channel_limit.project_id = campaigns.project_id AND channel_id = ${sql(channel)} AND free = 0
   )`
 
+/** Maximum number of recipients of each kind (`candidates`) that one release examines, of all campaigns together. */
+const maxExamined = 5_000
+
 /**
  * Locks running campaigns whose next send is due before `until`. The lock lets only one process at a time set the time of a campaign's next
  * send. At most `limits.free` campaigns are locked. A campaign without a due recipient, or without a channel with a free permit, would use
@@ -280,7 +254,7 @@ const pacedCampaigns = (sql: Sql, { limits, now, passed, until }: ReleaseTerms) 
     WHERE status = 'running' AND ${isAwake(sql, "project_id")} AND (next_send_at IS NULL OR next_send_at <= ${until})
       AND (NOT ${isFull(sql, "primary_channel_id")}
         OR fallback_channel_id IS NOT NULL AND NOT ${isFull(sql, "fallback_channel_id")})
-      AND coalesce(${hasOpen(sql, isDueAgain(sql, now))}, ${hasOpen(sql, isFresh(sql))}, false)
+      AND ${hasCandidate(sql, now)}
   ),
   campaign AS MATERIALIZED (
     SELECT project_id, id, audience_id, traceparent, fallback_channel_id IS NOT NULL AS has_fallback,

@@ -1,8 +1,8 @@
 /** The campaigns of a project, filtered by state, and the page of a campaign. */
 import { Effect } from "effect"
 import { campaignStatuses } from "../../api/campaigns/Commands.ts"
-import { listCampaigns, operationLabels, operationsOn } from "../../campaigns/CampaignControl.ts"
-import { details, type Listed, listFailed } from "../../campaigns/Campaigns.ts"
+import { listCampaigns, operatorCommands, operatorCommandsOn } from "../../campaigns/CampaignControl.ts"
+import { details, type Listed, listFailed } from "../../campaigns/CampaignList.ts"
 import { plural } from "../../platform/Text.ts"
 import { badge, facts, html, idOf, input, link, progress, select, table } from "../Html.ts"
 import { choiceOf, historyLink, listOf, projectPage, recordLink, recordOf, textOf } from "../Page.ts"
@@ -72,7 +72,7 @@ export const campaign = projectPage(
           "Fallback route": routeOf(row.fallbackRoute)
         }),
         html`<div class="actions">
-          ${operationsOn(row).map((operation) => submit(`campaign.${operation}`, of, operationLabels[operation]))}
+          ${operatorCommandsOn(row).map((operation) => submit(`campaign.${operation}`, of, operatorCommands[operation]))}
         </div>`,
         html`<h2>Recipients</h2>`,
         html`<p>${progressOf(row)}</p>`,

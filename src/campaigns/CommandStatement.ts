@@ -4,7 +4,7 @@
  */
 import type { Statement } from "effect/sql"
 import type { SqlClient as Sql } from "effect/sql/SqlClient"
-import { commanded } from "../api/campaigns/Commands.ts"
+import { allCommands, type CommandOf } from "../api/campaigns/Commands.ts"
 import type { CampaignId, ProjectId } from "../api/schema/Ids.ts"
 import {
   CampaignNotFound,
@@ -18,11 +18,10 @@ import {
 } from "../api/Problems.ts"
 import { startsOf } from "../api/schema/States.ts"
 import { matches, type Mutation, plain, preconditionFailed, type Problems } from "../commands/Command.ts"
-import type { Audience } from "../api/campaigns/Audience.ts"
-import type { CommandOf } from "../api/campaigns/Commands.ts"
 import type { Kind } from "../commands/Kind.ts"
 
-type Operation = keyof typeof commanded.moves
+/** A command of a caller or of an operator. */
+type AnyCommand = keyof typeof allCommands.moves
 
 export type Conflict =
   | CampaignNotFound
@@ -36,7 +35,7 @@ export type Conflict =
 /** The maximum of candidates of an audience: as many as one statement freezes in its time. */
 export const maxCandidates = 500_000
 
-const problemsOf = (operation: Operation): Problems<Conflict> => ({
+const problemsOf = (operation: AnyCommand): Problems<Conflict> => ({
   ...preconditionFailed,
   ...plain(CampaignNotFound),
   // The fault is the campaign's state, `channel` if the channel is revoked, or `candidates` if there are too many.
@@ -47,7 +46,7 @@ const problemsOf = (operation: Operation): Problems<Conflict> => ({
           ? "The channel in channelId is revoked."
           : fault === "candidates"
             ? `There are more than ${maxCandidates} candidates. Choose a segment with fewer clients.`
-            : CampaignStateConflict.detail(fault, operation, startsOf(commanded, operation))
+            : CampaignStateConflict.detail(fault, operation, startsOf(allCommands, operation))
     }),
   version_conflict: ({ version }) =>
     new VersionConflict({ detail: VersionConflict.detail("campaign", version), currentVersion: version }),
@@ -62,10 +61,10 @@ const problemsOf = (operation: Operation): Problems<Conflict> => ({
 })
 
 /** Returns SQL for the state of the campaign after an operation; NULL if the operation is not allowed. */
-export const stateAfter = (operation: Operation): string =>
-  `CASE target.status ${startsOf(commanded, operation)
+export const campaignStateAfter = (operation: AnyCommand): string =>
+  `CASE target.status ${startsOf(allCommands, operation)
     .map((status) => {
-      const to = commanded.moves[operation][status]
+      const to = allCommands.moves[operation][status]
       return `WHEN '${status}' THEN ${to === "where it was" ? "target.paused_from" : `'${to}'`}`
     })
     .join(" ")} END`
@@ -74,7 +73,7 @@ export const versionGuard = (sql: Sql, expectedVersion: number) => sql`
   WHEN target.version <> ${expectedVersion}::bigint THEN ARRAY['version_conflict']`
 
 /** The SQL of a command. It can use the rows `command`, `target` (the campaign) and `frozen` (its audience), and what `from` joins. */
-interface Parts {
+interface CommandSql {
   /** Common table expressions that `from` joins, each followed by a comma. */
   readonly before?: Statement.Fragment
   readonly from?: Statement.Fragment
@@ -100,9 +99,9 @@ export const commandOn = (
   sql: Sql,
   projectId: ProjectId,
   id: CampaignId,
-  operation: Operation,
+  operation: AnyCommand,
   at: Date,
-  { before, changed, conflicts, effect, from, resourceId, version }: Parts
+  { before, changed, conflicts, effect, from, resourceId, version }: CommandSql
 ): Mutation<Conflict> => ({
   at,
   decided: sql`
@@ -117,7 +116,7 @@ export const commandOn = (
         CASE
           WHEN target.id IS NULL THEN ARRAY['campaign_not_found']
           WHEN NOT ${sql.literal(matches("target.version"))} THEN ARRAY['precondition_failed']
-          WHEN ${sql.literal(stateAfter(operation))} IS NULL THEN ARRAY['campaign_state_conflict', target.status]
+          WHEN ${sql.literal(campaignStateAfter(operation))} IS NULL THEN ARRAY['campaign_state_conflict', target.status]
           ${conflicts ?? sql.literal("")}
         END AS refusal,
         ${changed} AS changed, target.version AS current_version, ${version} AS next_version
@@ -152,22 +151,6 @@ export const create = (sql: Sql): Kind<{ readonly id: CampaignId; readonly name:
     )`,
   problems: {}
 })
-
-export const current = (sql: Sql, projectId: ProjectId, id: CampaignId) => sql<{
-  readonly version: number
-  readonly audience: Audience | null
-}>`
-  SELECT campaigns.version,
-    CASE WHEN audiences.id IS NOT NULL THEN json_build_object(
-      'filter', filter, 'candidateCount', candidate_count, 'eligibleCount', eligible_count,
-      'exclusions', json_build_object(
-        'consent_not_granted', consent_not_granted, 'suppressed', suppressed, 'merged', merged,
-        'filter_mismatch', filter_mismatch, 'channel_unavailable', channel_unavailable, 'duplicate', duplicate
-      )
-    ) END AS audience
-  FROM campaigns LEFT JOIN audiences
-    ON audiences.project_id = campaigns.project_id AND audiences.id = campaigns.audience_id
-  WHERE campaigns.project_id = ${projectId} AND campaigns.id = ${id}`
 
 /** Marks the campaign's audience, if any, for deletion by the pruner. */
 export const abandonAudience = (sql: Sql, projectId: ProjectId, at: Date) => sql`
