@@ -69,6 +69,7 @@ export const engine = [
   recording("CASE WHEN NOT ok THEN coalesce(failing_since, failed_at) END", "coalesce(failing_since, failed_at)"),
   disabling("yield* countDisabled(reason)", ""),
   mutating("webhooks/delivery/DeliveryMetrics.ts", "webhooks/delivery/DeliverCost")("snapshots?.seconds ?? 0", "0"),
+  mutating("webhooks/Endpoint.ts", "webhooks/delivery/DeliverHealth")("strikesToSuspect = 3", "strikesToSuspect = 4"),
   mutating("webhooks/Endpoint.ts", "webhooks/delivery/DeliverHealth")("failures >= ${failuresToDisable}::int AND", ""),
   disabling("version = current AND (", "("),
   disabling("      FOR NO KEY UPDATE SKIP LOCKED\n    ) webhook", "    ) webhook"),

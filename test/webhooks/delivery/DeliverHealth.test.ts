@@ -4,6 +4,7 @@ import { Effect, Logger, Metric } from "effect"
 import * as fc from "fast-check"
 import type { Claim } from "../../../src/webhooks/delivery/Attempt.ts"
 import { disable } from "../../../src/webhooks/delivery/Disabling.ts"
+import { strikesToSuspect } from "../../../src/webhooks/Endpoint.ts"
 import type { AttemptOutcome } from "../../../src/webhooks/address/Sender.ts"
 import { answered, recordAll, resultWith } from "../../support/Claims.ts"
 import { secretKey, TestServer } from "../../support/TestServer.ts"
@@ -158,6 +159,23 @@ layerOf({}, "api")("a result", (it) => {
 })
 
 layerOf({}, "api")("an endpoint", (it) => {
+  it.effect("is suspect from the same number of strikes on in its row and in the process", function* () {
+    const { projectId, setHealth, sql } = yield* openShop(0)
+    const isSuspect = Effect.map(
+      Effect.orDie(
+        sql<{ readonly suspect: boolean }>`SELECT suspect FROM endpoint_health WHERE project_id = ${projectId}`
+      ),
+      ([row]) => row?.suspect
+    )
+    for (const [strikes, expected] of [
+      [strikesToSuspect - 1, false],
+      [strikesToSuspect, true]
+    ] as const) {
+      yield* setHealth(`strikes = ${strikes}`)
+      assert.strictEqual(yield* isSuspect, expected)
+    }
+  })
+
   it.effect("has failed for too long after 5 days in which ten attempts failed and none succeeded", function* () {
     const fiveDays = 5 * day
     const shop = yield* openShop(1, fiveDays)
@@ -221,6 +239,23 @@ const openAt = Effect.fnUntraced(function* (deals: number) {
 })
 
 layerOf({}, "api")("an endpoint", (it) => {
+  it.effect("is suspect from the same number of strikes on in its row and in the process", function* () {
+    const { projectId, setHealth, sql } = yield* openShop(0)
+    const isSuspect = Effect.map(
+      Effect.orDie(
+        sql<{ readonly suspect: boolean }>`SELECT suspect FROM endpoint_health WHERE project_id = ${projectId}`
+      ),
+      ([row]) => row?.suspect
+    )
+    for (const [strikes, expected] of [
+      [strikesToSuspect - 1, false],
+      [strikesToSuspect, true]
+    ] as const) {
+      yield* setHealth(`strikes = ${strikes}`)
+      assert.strictEqual(yield* isSuspect, expected)
+    }
+  })
+
   it.effect("is parked after ten failures in a row, which a success resets", function* () {
     const shop = yield* openAt(25)
     for (let n = 0; n < 9; n++) yield* shop.failed()

@@ -1,7 +1,6 @@
 /**
- * What follows the outcome of an attempt: its result (the delivery is delivered, dead, or retried after a delay of the retry schedule), the
- * queue of results that are not recorded yet, and the entry of the attempt log. `separate` prepares results for the statement that records
- * them.
+ * What follows the outcome of an attempt: its result (the delivery is delivered, dead, or retried after a delay of the retry schedule), and
+ * the queue of results that are not recorded yet. `separate` prepares results for the statement that records them.
  *
  *   added ──▶ queued ── taken ──▶ in a batch ──▶ recorded
  *               ▲                     ├── the statement failed: kept, first in the queue
