@@ -86,9 +86,9 @@ const { from, to } = stepOf(recipients, "retried")
 const retriesMax = 20
 
 /**
- * Returns failed recipients to the queue, those with the same error code one after the other. Nothing was sent to a failed recipient,
- * so another message repeats none; a recipient of unknown outcome is no failed one, until an operator settles its message as failed. A
- * completed campaign runs again. `returned` is the number of recipients.
+ * Makes failed recipients pending again, in the order of their error codes. Nothing was sent to a failed recipient, so another message
+ * repeats none. A recipient of unknown outcome is not failed until an operator settles its message as failed. A completed campaign runs
+ * again. Returns the number of recipients.
  */
 const retryFailed = (
   sql: SqlClient.SqlClient,

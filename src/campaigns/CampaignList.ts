@@ -33,7 +33,7 @@ const progress = `CASE WHEN hasRun AND sent_count IS NOT NULL THEN json_build_ob
     ))
   ELSE '${JSON.stringify(noProgress)}'::json END`
 
-/** SQL for the zone of the schedule. An earlier version has stored none. */
+/** SQL for the zone of the schedule. Campaigns of an earlier version have none, and were read in the zone of the project. */
 const timeZone = `coalesce(campaigns.time_zone, CASE WHEN campaigns.scheduled_for IS NOT NULL THEN (
   SELECT time_zone FROM projects WHERE projects.project_id = campaigns.project_id
 ) END)`

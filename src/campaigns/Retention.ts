@@ -16,10 +16,10 @@ interface Pruned {
 }
 
 /**
- * Gives up the messages that cancelled campaigns have left, and deletes the audiences that no campaign references, and the
- * recipients of campaigns that ended `MESSAGE_RETENTION` ago. The audience of an ended campaign stays, with its counts. So does, without
- * recipients, an abandoned one for as long as its messages, to which its id leads (`eraseTexts`): until those of unknown outcome are
- * settled, and for `MESSAGE_RETENTION` from then on.
+ * Gives up the messages that cancelled campaigns have left. Deletes the audiences that no campaign references, and the recipients of
+ * campaigns that ended `MESSAGE_RETENTION` ago. The audience of an ended campaign stays, with its counts. An abandoned audience loses its
+ * recipients, but stays for as long as its messages, because `eraseTexts` finds them by its id: until those of unknown outcome
+ * are settled, and for `MESSAGE_RETENTION` from then on.
  */
 export const pruneAudiences = (sql: Sql, horizon: Date) => {
   const most = sql.literal(String(batch))
@@ -145,9 +145,9 @@ const most = String(batch)
  * providers and receivers of events have answered, which may repeat them. Until then, `getDelivery` can show what a receiver has answered,
  * and no other operation shows any of these (contract §7).
  *
- * A statement that began before the erasure may store a text after a pass: a send, a released recipient, a result. So a last pass comes
- * later, when all of them have ended: an erasure is removed when a pass finds none `age` milliseconds after it, by the database's clock. What
- * another transaction has locked is found by the next run. Returns whether more may be left.
+ * A statement that began before the erasure may store a text after a pass: a send, a release of a recipient, a result. All of them have
+ * ended `age` milliseconds after the erasure, by the database's clock. So a pass removes the erasure only if it is that old, and the pass
+ * finds no text. The next run finds what another transaction has locked. Returns whether more may be left.
  *
  * The cost grows with the audiences of the project. So each statement serves one erasure, in a random order: one that takes too long for a
  * statement does not keep those of other projects waiting.

@@ -26,7 +26,7 @@ import { isAwake } from "../platform/MoveState.ts"
 
 /**
  * How far ahead sends are released, in milliseconds: twice the time since the last release, so that a busy database does not slow
- * the pace, within these bounds. A paused campaign still sends for this time.
+ * the pace, within these bounds. A campaign that is paused still sends what was released.
  */
 const horizon = { minimum: 300, maximum: 2_000 }
 const releaseEvery = Duration.millis(150)
@@ -89,8 +89,8 @@ const latest = "6 hours"
 /**
  * Starts and completes campaigns, and increments their versions. Returns whether a campaign is running or a recipient is
  * `sending`. The delay of a start counts from the scheduled time, or from the resume if that was later. `updated_at` never
- * decreases, even if the clock of the previous change was ahead. `finished` leaves out a campaign that has changed since the snapshot, which
- * does not show the recipients that an operator retries meanwhile. With NOT EXISTS, PostgreSQL might read the recipients of all campaigns
+ * decreases, even if the clock of the previous change was ahead. `finished` leaves out a campaign that has changed since the snapshot: an
+ * operator may have retried recipients, which the snapshot does not show as pending. With NOT EXISTS, PostgreSQL might read the recipients of all campaigns
  * for each campaign.
  */
 const advance = (sql: SqlClient.SqlClient, now: Statement.Fragment) => sql<{ readonly busy: boolean }>`

@@ -47,7 +47,7 @@ export type Guard = (call: Effect.Effect<CallOutcome>) => Effect.Effect<CallOutc
 /** Maximum number of results in one statement, and maximum number of these statements at a time. */
 const batch = { size: 500, inFlight: 4 }
 
-/** How often a result whose message is locked is recorded again before its caller gets an error: for 2 s. */
+/** How often a recording is repeated while the message is locked, before the caller gets an error: for 2 s. */
 const lockedRetries = { schedule: Schedule.spaced(Duration.millis(100)), times: 20 }
 
 const isLocked = (error: Contended | ServiceUnavailable) => error._tag === "Contended"

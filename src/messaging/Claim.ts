@@ -115,8 +115,8 @@ const workerOf = ({ workerId }: LeaseTerms) => (workerId === null ? null : Strin
 const oldestDue = (sql: Sql, now: Statement.Fragment) => later(sql, now, -Duration.toMillis(longestWait))
 
 /**
- * Lost attempts, due messages, at most as many as their channel has free permits, and messages that have waited for too long.
- * They are numbered within their channel.
+ * Lost attempts; due messages, at most as many as their channel has free permits; and messages that have waited for too long.
+ * `channel_rank` numbers them within their channel.
  */
 const due = (sql: Sql, { limits, now }: LeaseTerms) => {
   const oldest = oldestDue(sql, now)

@@ -71,12 +71,12 @@ export const makeSend = Effect.gen(function* () {
     Effect.repeat(current(projectId, id), { schedule: Schedule.spaced(Duration.millis(100)), while: isCalling })
 
   // Age of a message at which repeated requests stop waiting: the deadline of a call, and time to record its outcome.
-  const longestWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
+  const replayWait = Duration.toMillis(Duration.sum(providerTimeout, Duration.seconds(2)))
   // If the clock of the process that created the message is ahead, `ageMillis` is too small. So the wait also ends when only
   // `leaseLeft` of the lease is left, by the database's clock.
-  const leaseLeft = Duration.toMillis(calls.lease) - longestWait
+  const leaseLeft = Duration.toMillis(calls.lease) - replayWait
   const isCalling = ({ ageMillis, deliveryStatus, waitMillis }: Message) =>
-    deliveryStatus === "pending" && ageMillis < longestWait && waitMillis !== null && waitMillis > leaseLeft
+    deliveryStatus === "pending" && ageMillis < replayWait && waitMillis !== null && waitMillis > leaseLeft
 
   // Uninterruptible until the call has started, so that the call is made even if the caller disconnects during the commit.
   return Effect.fnUntraced(function* (command: Command, conversationId: ConversationId, text: string) {

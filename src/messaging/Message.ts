@@ -46,7 +46,7 @@ export const messages = machine({
     ended_in_doubt: attempted("unknown"),
     /** The attempt may have been processed. */
     unclear: attempted("unknown"),
-    /** No attempt follows, because the channel was revoked or changed its provider, or the campaign has given up the message. */
+    /** No attempt follows: `claim` and `giveUpMessages` say when (`Claim.ts`). */
     given_up: { retrying: "failed" },
     given_up_in_doubt: { retrying: "unknown", unknown: "unknown" },
     settled_sent: { unknown: "sent" },
@@ -73,7 +73,7 @@ export const after = (move: Move): MessageStatus => targetOf(messages, move)
 
 export const before = (move: Move): ReadonlyArray<MessageStatus> => startsOf(messages, move)
 
-/** Returns a SQL condition on a message's status: if no attempt is in flight, another attempt may follow. */
+/** Returns a SQL condition on the status of a message without an attempt in flight: another attempt may follow. */
 export const isWaiting = (sql: Sql, status: string): Statement.Fragment =>
   sql.literal(
     `${status} IN (${before("given_up_in_doubt")
@@ -100,6 +100,7 @@ export interface Attempt {
   readonly providerType: ProviderType
   /** Number of earlier attempts without a call. The maximum of attempts does not include these. */
   readonly uncalled?: number
+  /** Milliseconds since the message was created. */
   readonly ageMillis?: number
 }
 
@@ -189,12 +190,12 @@ export const startedAttempt = (sql: Sql, number: string, at: Statement.Fragment)
 /** SQL for the log of a message, changed so that no attempt follows the last one. */
 export const endedLog = "jsonb_set(attempt_log, '{-1,nextAttemptAt}', 'null')"
 
-/** Whether an attempt of a message may have been processed. */
+/** An SQL condition: an attempt of a message may have been processed. */
 export const inDoubt = `attempt_log @? '$[*] ? (@.status == "unknown")'`
 
 const isUncalled = `$[*] ? (@.status == "retrying" && (${uncalled.map((code) => `@.errorCode == "${code}"`).join(" || ")}))`
 
-/** SQL for the number of attempts without a call, in a row of `messages`. Those that `keptLog` has dropped are among them. */
+/** SQL for the number of attempts without a call, in a row of `messages`. The number includes those that `keptLog` has dropped. */
 export const uncalledAttempts = `(attempts - jsonb_array_length(attempt_log)
   + jsonb_array_length(jsonb_path_query_array(attempt_log, '${isUncalled}')))`
 

@@ -29,8 +29,8 @@ interface ReleaseTerms extends LeaseTerms {
 }
 
 /**
- * A campaign on a channel whose circuit is open. Its recipients without an attempt are looked at in the order of `position`. All
- * of them up to this one wait for the channel, so later ones, which another route may reach, are looked at next.
+ * A campaign that waits for a channel with an open circuit. Recipients without an attempt are examined in the order of `position`.
+ * All of them up to this position wait for the channel. The next release begins after it, as another route may reach later ones.
  */
 export interface Passed {
   readonly projectId: ProjectId
