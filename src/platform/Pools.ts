@@ -101,6 +101,7 @@ export const pools = {
     name: "developer-api mutations",
     size: 4,
     least: 1,
+    // Few, because a mutation that waits for a row holds up those behind it on its connection.
     pipelined: 2,
     session: { ...limits, ...keyed, plan_cache_mode: "force_generic_plan", jit: "off" }
   },

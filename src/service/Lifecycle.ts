@@ -207,8 +207,8 @@ const operationalRoute = ({ url }: Request, methods: Methods) => {
 }
 
 /**
- * The ids of a request in its span and in its line of the log; those of its key once the key is verified. Until then,
- * `named_key_id` is what its token says.
+ * The ids of a request in its span and in its line of the log. A verified key gives the ids of its project and its own. Without one,
+ * `named_key_id` is the id that the token names.
  */
 const idsOf = ({ caller, id, namedKeyId }: CurrentRequestShape) => ({
   request_id: id,

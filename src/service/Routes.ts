@@ -23,8 +23,8 @@ const get = (path: string): Route => ({
 })
 
 /**
- * HEAD is allowed where GET is. `audience-segments` and `templates` could also be ids of campaigns, and `batch` that of a client or a
- * deal, but a path that is documented as it is has the documented methods alone.
+ * HEAD is allowed where GET is. A path that is documented without parameters has its documented methods alone, although
+ * `audience-segments` and `templates` could also be ids of campaigns, and `batch` that of a client or a deal.
  */
 const methodsOf =
   (routes: ReadonlyArray<Route>): Methods =>

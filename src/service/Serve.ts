@@ -47,7 +47,7 @@ const migrated = Layer.effectDiscard(
   })
 ).pipe(Layer.provide(sqlClients.operator))
 
-/** Makes two pools once for the whole process: `Layer.build` within a service takes the pool that was made before around it. */
+/** Makes two pools once for the whole process. A service that builds one of their layers (`Layer.build`) gets the pool made here. */
 const sharedPools = Layer.provide(Layer.empty, [sqlClients.mutations, sqlClients.reports])
 
 /** Services that the other services of the process share. */
