@@ -1,7 +1,6 @@
 /** Previews what the import of the staged records changes (contract §11). */
 import { Context, Effect, Layer, Struct } from "effect"
 import { SqlClient } from "effect/sql"
-import { Principal } from "../api/Access.ts"
 import type { InstallationId, ProjectId } from "../api/schema/Ids.ts"
 import type { ImportPreview } from "../api/integrations/Installations.ts"
 import { InstallationNotFound, InstallationNotReady, type ServiceUnavailable } from "../api/Problems.ts"
@@ -11,7 +10,6 @@ import { type Call, makeBatches } from "../sql/Batches.ts"
 import { capacityOf } from "../sql/Connections.ts"
 import { retryContended } from "../sql/Database.ts"
 import { FairQueue } from "../commands/Grouped.ts"
-import { groupOf } from "../http/path/Handlers.ts"
 import { hashOf } from "../platform/Ids.ts"
 import { importFields } from "./Evaluation.ts"
 
@@ -52,12 +50,6 @@ export class Preview extends Context.Service<
     })
   )
 }
-
-export const handlers = groupOf("preview", Preview, ({ preview }, handlers) =>
-  handlers({
-    previewImport: ({ params }) => Principal.use(({ projectId }) => preview(projectId, params.installationId))
-  })
-)
 
 interface Asked {
   readonly projectId: ProjectId

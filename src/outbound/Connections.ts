@@ -5,7 +5,7 @@
 import { Cache, Cause, Clock, Data, Duration, Effect, Exit, Option, Predicate } from "effect"
 import { connect as overTcp, isIP, isIPv6, type LookupFunction, type Socket } from "node:net"
 import { connect as overTls } from "node:tls"
-import { type buildConnector, Client, type Dispatcher } from "undici"
+import { type buildConnector, Client } from "undici"
 import { lookup as askSystem, Resolver } from "node:dns/promises"
 import { monotonicClock } from "../platform/MonotonicTime.ts"
 
@@ -33,16 +33,7 @@ interface Target {
 /** Returns the addresses of a host that may be connected to, at least one, in the order in which they are tried. */
 export type FindAddresses = (target: Target) => Effect.Effect<ReadonlyArray<string>, ConnectFailed | NameUnresolved>
 
-/** A handler of undici for one request. */
-export interface AnswerHandler extends Dispatcher.DispatchHandler {
-  /** Called when more bytes arrive than may be read from the connection. */
-  readonly overflow: () => void
-}
-
-/**
- * A connection to an origin, with at most one request in flight: a client of undici, which opens a socket at the first request, and
- * another one at the next request if the socket has ended.
- */
+/** A connection to an origin, with at most one request in flight: a client of undici, which replaces a socket that has ended. */
 export class Connection extends Client {
   /** Where the connection waits for its next request. Undefined: it ends with the first answer. */
   idle: IdleConnections | undefined
@@ -57,7 +48,8 @@ export class Connection extends Client {
   served = 0
   /** Number of bytes that may have been read from the socket at the end of the current request. */
   readUpTo = 0
-  handler: AnswerHandler | undefined
+  /** The current request. `overflow` is called when more bytes arrive than may be read. */
+  handler: { readonly overflow: () => void } | undefined
   /** Ends the attempt to connect. */
   giveUp = () => {}
 
@@ -70,9 +62,7 @@ export class Connection extends Client {
   }
 }
 
-/**
- * Connections that wait, by their origin. The one that served last serves next, so that surplus connections stay idle until they end.
- */
+/** Waiting connections by origin. The one that served last serves next, so that surplus connections stay idle until they end. */
 class IdleConnections {
   readonly byOrigin = new Map<string, Array<Connection>>()
   size = 0
@@ -130,8 +120,7 @@ export const makeConnections =
 /** Makes a place for connections that wait. It closes them with the scope. */
 export const makeIdleConnections = Effect.acquireRelease(
   Effect.sync(() => new IdleConnections()),
-  ({ byOrigin }) =>
-    Effect.promise(() => Promise.all([...byOrigin.values()].flat().map((connection) => connection.destroy())))
+  ({ byOrigin }) => Effect.promise(() => Promise.all([...byOrigin.values()].flat().map((one) => one.destroy())))
 )
 
 const connectionTo = (origin: string, find: FindAddresses, idle?: IdleConnections): Connection => {

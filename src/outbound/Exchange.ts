@@ -4,14 +4,7 @@ import { Headers } from "effect/http"
 import type { IncomingHttpHeaders } from "node:http"
 import type { Dispatcher } from "undici"
 import manifest from "../../package.json" with { type: "json" }
-import {
-  type AnswerHandler,
-  ConnectFailed,
-  type Connection,
-  type Connections,
-  headerLimit,
-  hostOf
-} from "./Connections.ts"
+import { ConnectFailed, type Connection, type Connections, headerLimit, hostOf } from "./Connections.ts"
 import { traceparentOf } from "../telemetry/Telemetry.ts"
 
 /** Where a request goes. It is made once for many requests, because the getters of a URL make a new text at each access. */
@@ -81,7 +74,7 @@ const noBytes = Buffer.alloc(0)
  * A request in flight. The object is also the handler that undici calls, because a closure for each event would cost more than
  * the work of the event. The caller is resumed once.
  */
-class Exchange implements AnswerHandler {
+class Exchange implements Dispatcher.DispatchHandler {
   readonly connection: Connection
   readonly post: Post
   readonly onReady: () => void

@@ -1,3 +1,4 @@
+/** HTTP handler of the credential. */
 import { Principal } from "../api/Access.ts"
 import { groupOf } from "../http/path/Handlers.ts"
 import { makeGetCredential } from "./Credential.ts"

@@ -13,7 +13,7 @@ import { Context, Effect, Layer, Option } from "effect"
 import { HttpRouter, HttpServer, HttpServerResponse } from "effect/http"
 import * as PrometheusMetrics from "effect/observability/PrometheusMetrics"
 import { Sender } from "../webhooks/address/Sender.ts"
-import * as ImportPreview from "../imports/Preview.ts"
+import { Preview } from "../imports/Preview.ts"
 import { sqlClients } from "../sql/Connections.ts"
 import { Settings } from "../platform/Settings.ts"
 import * as Discovery from "../documents/Discovery.ts"
@@ -29,6 +29,7 @@ import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import * as CampaignsHttp from "../campaigns/Http.ts"
 import * as CrmHttp from "../crm/Http.ts"
+import * as ImportsHttp from "../imports/Http.ts"
 import * as MessagingHttp from "../messaging/Http.ts"
 import * as WebhooksHttp from "../webhooks/Http.ts"
 import * as ProjectHttp from "../project/Http.ts"
@@ -46,7 +47,7 @@ const handlers = Layer.mergeAll(
   CrmHttp.tickets,
   WebhooksHttp.installations,
   WebhooksHttp.webhooks,
-  ImportPreview.handlers,
+  ImportsHttp.handlers,
   MessagingHttp.handlers,
   CampaignsHttp.handlers
 )
@@ -57,7 +58,7 @@ const middleware = Layer.mergeAll(Middleware.problems, Middleware.authentication
 const operations = HttpApiBuilder.layer(Api).pipe(Layer.provide(handlers), Layer.provide(middleware))
 
 /** The preview reads many rows. It uses the database connections for reports, so that it delays no other request of the API. */
-const preview = Layer.provide(ImportPreview.Preview.layer, sqlClients.reports)
+const preview = Layer.provide(Preview.layer, sqlClients.reports)
 
 /** `mcp`: whether each operation is also offered to agents as a tool. */
 const api = (publicUrl: string, mcp: boolean) => {
