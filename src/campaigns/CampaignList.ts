@@ -7,6 +7,7 @@ import type { CampaignId, ProjectId } from "../api/schema/Ids.ts"
 import { pageOf, type Range } from "../operating/Lists.ts"
 import { selectList } from "../sql/Columns.ts"
 import { type LookupStatement, plannedOnce } from "../sql/Lookups.ts"
+
 export interface Listed extends Campaign {
   /** The number of recipients in the audience; null without an audience. */
   readonly eligible: number | null

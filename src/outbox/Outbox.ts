@@ -70,8 +70,8 @@ export const append = (sql: SqlClient.SqlClient, happened: Statement.Fragment): 
   )`
 
 /**
- * Returns the events of a kind of mutation (`Kind.events`), by their types. A query selects what `append`
- * takes, with its parameter as the `type`. A command has at most one event of each type.
+ * Returns the events of a kind of mutation (`Kind.events`), by their types. A query selects what `append` takes, with its parameter as the
+ * `type`. A command has at most one event of each type.
  */
 export const eventsOf = (
   sql: SqlClient.SqlClient,

@@ -151,7 +151,7 @@ const settingsOf = (given: typeof Variables.Type) => ({
   logFormat: given.LOG_FORMAT ?? "pretty",
   shutdownGrace: given.SHUTDOWN_GRACE ?? Duration.seconds(25),
   idempotencyRetention: given.IDEMPOTENCY_RETENTION ?? Duration.days(7),
-  /** RetentionTime of sent and failed messages, and of the recipients of campaigns that have ended. */
+  /** How long sent and failed messages are kept, and the recipients of campaigns that have ended. */
   messageRetention: given.MESSAGE_RETENTION ?? Duration.days(90),
   /** Maximum duration of a call to a messaging provider, from DNS to the end of the answer. */
   providerTimeout: given.PROVIDER_TIMEOUT ?? Duration.seconds(10),
