@@ -100,12 +100,12 @@ export class Sender extends Context.Service<
           secrets: ReadonlyArray<string> | undefined
         ): Effect.Effect<AttemptOutcome> => {
           const isKept = !is2xx(status) && (keepAllowedAnswers || classify(address, allowed) === "public")
-          const kept = isKept ? textOf(body, secrets) : null
+          const keptBody = isKept ? textOf(body, secrets) : null
           const outcomeOf = (delay: Option.Option<Duration.Duration>): AttemptOutcome => ({
             _tag: "answered",
             status,
             retryAfter: delay,
-            body: kept
+            body: keptBody
           })
           return Option.isNone(retryAfter)
             ? Effect.succeed(outcomeOf(Option.none()))
