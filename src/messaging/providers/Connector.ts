@@ -4,6 +4,7 @@
  */
 import { Clock, Duration, Effect, Option, Redacted, Schema } from "effect"
 import type { ConversationId, MessageId } from "../../api/schema/Ids.ts"
+import type { ProviderType } from "../../api/messaging/Messaging.ts"
 import { text } from "../../api/schema/Fields.ts"
 import { makeConnections, resolveName } from "../../outbound/Connections.ts"
 import {
@@ -92,7 +93,7 @@ export const meaningOf = (status: number): Meaning =>
 
 /** Returns the outcome of an answer without a message id. `source` is the prefix of the error code. */
 export const byStatus = (
-  source: "http" | "telegram",
+  source: Exclude<ProviderType, "sandbox">,
   status: number,
   retryAfter: Option.Option<Duration.Duration>
 ): CallOutcome => {

@@ -168,7 +168,7 @@ interface Batch {
  * marks the endpoint again.
  */
 export const discard = (sql: SqlClient.SqlClient) => {
-  const { from, to } = literalsOf(sql, "disabled")
+  const { from, to } = literalsOf("disabled")
   return sql<Batch>`
   WITH endpoint AS MATERIALIZED (
     SELECT project_id, installation_id, enabled, open_from FROM endpoint_health health JOIN webhooks USING (project_id, installation_id)
@@ -180,15 +180,15 @@ export const discard = (sql: SqlClient.SqlClient) => {
     SELECT delivery.*, endpoint.project_id, endpoint.installation_id FROM endpoint, LATERAL (
       SELECT ctid AS row FROM deliveries
       WHERE project_id = endpoint.project_id AND installation_id = endpoint.installation_id
-        AND finished_at IS NULL AND available_at >= open_from AND status = ${from}
+        AND finished_at IS NULL AND available_at >= open_from AND status = ${sql.literal(from)}
       ORDER BY available_at, id LIMIT ${deadLetterBatch}::int
       FOR NO KEY UPDATE SKIP LOCKED
     ) delivery
     WHERE NOT enabled LIMIT ${deadLetterBatch}::int
   ),
   ended AS (
-    UPDATE deliveries SET status = ${to}, available_at = NULL, finished_at = now(), dead_code = 'disabled'
-    FROM waiting WHERE deliveries.ctid = waiting.row AND deliveries.status = ${from}
+    UPDATE deliveries SET status = ${sql.literal(to)}, available_at = NULL, finished_at = now(), dead_code = 'disabled'
+    FROM waiting WHERE deliveries.ctid = waiting.row AND deliveries.status = ${sql.literal(from)}
     RETURNING 1
   ),
   emptied AS (
@@ -208,19 +208,19 @@ export const discard = (sql: SqlClient.SqlClient) => {
  * PostgreSQL uses the index.
  */
 export const expire = (sql: SqlClient.SqlClient, maxAgeMillis: number) => {
-  const { from, to } = literalsOf(sql, "expired")
+  const { from, to } = literalsOf("expired")
   return sql<Batch>`
   WITH old AS MATERIALIZED (
     SELECT expired.row FROM projects, LATERAL (
       SELECT ctid AS row FROM deliveries
-      WHERE project_id = projects.project_id AND ${isAwake(sql, "project_id")} AND finished_at IS NULL AND created_at > '-infinity' AND status = ${from}
+      WHERE project_id = projects.project_id AND ${isAwake(sql, "project_id")} AND finished_at IS NULL AND created_at > '-infinity' AND status = ${sql.literal(from)}
         AND greatest(created_at, retried_at) < now() - ${maxAgeMillis}::float8 * interval '1 millisecond'
       ORDER BY greatest(created_at, retried_at) LIMIT ${deadLetterBatch}::int
       FOR NO KEY UPDATE SKIP LOCKED
     ) expired LIMIT ${deadLetterBatch}::int
   ),
   ended AS (
-    UPDATE deliveries SET status = ${to}, available_at = NULL, finished_at = now(), dead_code = 'expired'
+    UPDATE deliveries SET status = ${sql.literal(to)}, available_at = NULL, finished_at = now(), dead_code = 'expired'
     FROM old WHERE deliveries.ctid = old.row
     RETURNING 1
   )

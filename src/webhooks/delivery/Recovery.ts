@@ -25,7 +25,7 @@ const endpointsPerStatement = 5_000
  * planned as a join of all endpoints.
  */
 export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], leaseMillis: number) => {
-  const { from, to } = literalsOf(sql, "lease_lost")
+  const { from, to } = literalsOf("lease_lost")
   return sql<Endpoint>`
   WITH seen AS MATERIALIZED (
     SELECT project_id, installation_id, xmin AS row_version, ${worker.isDead(sql, sql`worker_id`)} AS dead FROM endpoint_health health
@@ -52,10 +52,10 @@ export const reclaim = (sql: SqlClient.SqlClient, worker: Worker["Service"], lea
     WHERE dead OR leased_until <= now()
   ),
   returned AS (
-    UPDATE deliveries SET status = ${to}, available_at = now(), leased_until = NULL,
+    UPDATE deliveries SET status = ${sql.literal(to)}, available_at = now(), leased_until = NULL,
       attempt_log = ${logWith(sql, lostEntry(sql, leaseMillis))}
     FROM lost
-    WHERE NOT is_skipped AND deliveries.ctid = lost.row AND deliveries.status = ${from} AND (dead OR leased_until <= now())
+    WHERE NOT is_skipped AND deliveries.ctid = lost.row AND deliveries.status = ${sql.literal(from)} AND (dead OR leased_until <= now())
     RETURNING health_row
   )
   UPDATE endpoint_health health SET
@@ -90,7 +90,7 @@ const lostEntry = (sql: SqlClient.SqlClient, leaseMillis: number) => sql`jsonb_b
 const inFlight = (sql: SqlClient.SqlClient, endpoint: Statement.Fragment) => sql`
   SELECT ctid AS row, leased_until FROM deliveries
   WHERE project_id = ${endpoint}.project_id AND installation_id = ${endpoint}.installation_id
-    AND finished_at IS NULL AND available_at >= ${endpoint}.open_from AND status = ${literalsOf(sql, "lease_lost").from}
+    AND finished_at IS NULL AND available_at >= ${endpoint}.open_from AND status = ${sql.literal(literalsOf("lease_lost").from)}
   ORDER BY available_at, id LIMIT ${endpoint}.in_flight`
 
 export const endpointsPerSweep = 1_000
@@ -136,7 +136,7 @@ export const sweep = (
   found AS MATERIALIZED (
     SELECT *, least(open_at, now() - ${late}) AS open_until FROM (
       SELECT project_id, installation_id, ${first(sql``)} AS open_at,
-        ${first(sql`AND status = ${literalsOf(sql, "claimed").from}`)} AS due_at
+        ${first(sql`AND status = ${sql.literal(literalsOf("claimed").from)}`)} AS due_at
       FROM page WHERE ${isAwake(sql, "project_id")}
     ) read
   ),

@@ -4,7 +4,6 @@
  * The statement that appends an event also creates its deliveries, which are `pending`. A claim leases a delivery. `attempts`
  * and `leased_until` identify the lease, so a result is recorded only for the attempt that is still in flight.
  */
-import type { SqlClient, Statement } from "effect/sql"
 import { machine, stepOf } from "../../api/schema/States.ts"
 
 export const deliveries = machine({
@@ -34,10 +33,8 @@ export type Move = keyof typeof deliveries.moves
 
 export const after = (move: Move): State => stepOf(deliveries, move).to
 
-export const literalsOf = (
-  sql: SqlClient.SqlClient,
-  move: Move
-): { readonly from: Statement.Fragment; readonly to: Statement.Fragment } => {
+/** Returns the states before and after a move, as SQL. */
+export const literalsOf = (move: Move): { readonly from: string; readonly to: string } => {
   const { from, to } = stepOf(deliveries, move)
-  return { from: sql.literal(`'${from}'`), to: sql.literal(`'${to}'`) }
+  return { from: `'${from}'`, to: `'${to}'` }
 }

@@ -26,6 +26,8 @@ const isAsynchronous = (sql: SqlClient.SqlClient) => sql`(SELECT set_config('syn
 /** A leased delivery, or an endpoint of `terms.named` whose row another statement has locked. */
 type Row = Claim | (Endpoint & { readonly id: null })
 
+const claimed = literalsOf("claimed")
+
 /**
  * Claims deliveries of the endpoints in `terms.named` and, in a poll, of due endpoints: as many as there are free slots, and
  * deliveries to lease ahead. Returns the leased deliveries, and the endpoints of `terms.named` that were not visited because
@@ -45,12 +47,11 @@ export const claim = (
   terms: ClaimTerms & { readonly leaseMillis: number },
   skipsLocked = false
 ) => {
-  const { from, to } = literalsOf(sql, "claimed")
   const [row, queue] = [
     sql`SELECT ctid AS row, available_at`,
     sql`FROM deliveries
       WHERE project_id = visit.project_id AND installation_id = visit.installation_id
-        AND finished_at IS NULL AND available_at >= visit.open_from AND status = ${from}
+        AND finished_at IS NULL AND available_at >= visit.open_from AND status = ${sql.literal(claimed.from)}
       ORDER BY available_at, id LIMIT quota + 1`
   ]
   const placed = skipsLocked
@@ -69,9 +70,9 @@ export const claim = (
     ) delivery
   ),
   leased AS (
-    UPDATE deliveries SET status = ${to}, attempts = attempts + 1,
+    UPDATE deliveries SET status = ${sql.literal(claimed.to)}, attempts = attempts + 1,
       leased_until = now() + ${terms.leaseMillis}::float8 * interval '1 millisecond'
-    FROM pending WHERE chosen AND deliveries.ctid = pending.row AND deliveries.status = ${from} AND ${isAsynchronous(sql)}
+    FROM pending WHERE chosen AND deliveries.ctid = pending.row AND deliveries.status = ${sql.literal(claimed.from)} AND ${isAsynchronous(sql)}
     RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id,
       coalesce(replay_of, deliveries.id) AS webhook_id, attempts, leased_until, retries, event_id,
       suspect, endpoint_url, version, secrets

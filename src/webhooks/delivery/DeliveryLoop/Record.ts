@@ -111,6 +111,8 @@ interface EndpointFollowUp extends Endpoint {
   readonly isLocked: boolean
 }
 
+const [delivered, pending, delivering] = [after("succeeded"), after("failed"), literalsOf("succeeded").from]
+
 /**
  * Records a batch. Returns the endpoints that are due now, have failed for too long, or are locked. A result whose lease is lost
  * changes nothing. A result of an attempt that was claimed with an earlier version of the webhook changes only the delivery, not
@@ -131,7 +133,6 @@ export const record = (
 ) => {
   const separated = separate(results)
   const { endpoints } = separated
-  const { from } = literalsOf(sql, "succeeded")
   return sql<EndpointFollowUp>`
   WITH endpoint AS MATERIALIZED (
     SELECT * FROM unnest(
@@ -159,11 +160,11 @@ export const record = (
       attempt_log = CASE WHEN on_move = 'unsent' THEN attempt_log ELSE ${logWith(sql, sql`entry::jsonb`)} END
     FROM (${rows(sql, results, separated)}) result, LATERAL (${details(sql, separated)}) detail, LATERAL (
       SELECT CASE WHEN is_repeated THEN 'failed' ELSE given_move END AS on_move,
-        CASE WHEN is_repeated THEN ${after("failed")} ELSE given_state END AS to_state
+        CASE WHEN is_repeated THEN ${pending} ELSE given_state END AS to_state
       FROM (SELECT is_current = 0 AND given_move = 'exhausted' AND retry_in > 0 AS is_repeated) earlier
     ) moved
     WHERE deliveries.project_id = result.project_id AND deliveries.installation_id = result.installation_id
-      AND deliveries.id = result.id AND deliveries.status = ${from}
+      AND deliveries.id = result.id AND deliveries.status = ${sql.literal(delivering)}
       AND deliveries.attempts = result.attempt AND deliveries.leased_until = result.fence
       AND is_current IS NOT NULL
     RETURNING deliveries.project_id, deliveries.installation_id, deliveries.id, event_id, replay_id, available_at, on_move, bucket,
@@ -250,7 +251,7 @@ const details = (sql: SqlClient.SqlClient, { endpoints, others }: Separated) => 
       ) known
     ))[endpoint] AS is_current,
     coalesce((${others.map(({ on }) => on)}::text[])[place], 'succeeded') AS given_move,
-    coalesce((${others.map(({ on }) => after(on))}::text[])[place], ${after("succeeded")}) AS given_state,
+    coalesce((${others.map(({ on }) => after(on))}::text[])[place], ${delivered}) AS given_state,
     ((SELECT ${others.map(({ retryIn }) => String(retryIn))}::float8[]))[place] AS retry_in,
     ((SELECT ${others.map(({ restFor }) => String(restFor))}::float8[]))[place] AS rest_for,
     (${others.map(({ strikes }) => strikes)}::int[])[place] AS strikes,
