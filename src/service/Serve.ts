@@ -183,7 +183,7 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
 /**
  * Changes rules of V8 for the memory of this process, measured with `npm run bench -- memory` and `-- requests`, each rule by itself
  * (2026-11-28 and 29). The process holds 121 MiB when idle, and up to 24 more where the start compiles all modules. Under load it holds
- * 192 to 217 MiB.
+ * 192 to 218 MiB.
  *
  * - A half of the young generation has at most 16 MiB, not 32. V8 takes this limit only as a flag of Node (`--max-semi-space-size`), which
  *   `npm start`, the image and the unit of systemd give. It saves 30 to 38 MiB under load, and costs 3 to 8 % of the CPU of a get, list

@@ -159,23 +159,6 @@ layerOf({}, "api")("a result", (it) => {
 })
 
 layerOf({}, "api")("an endpoint", (it) => {
-  it.effect("is suspect from the same number of strikes on in its row and in the process", function* () {
-    const { projectId, setHealth, sql } = yield* openShop(0)
-    const isSuspect = Effect.map(
-      Effect.orDie(
-        sql<{ readonly suspect: boolean }>`SELECT suspect FROM endpoint_health WHERE project_id = ${projectId}`
-      ),
-      ([row]) => row?.suspect
-    )
-    for (const [strikes, expected] of [
-      [strikesToSuspect - 1, false],
-      [strikesToSuspect, true]
-    ] as const) {
-      yield* setHealth(`strikes = ${strikes}`)
-      assert.strictEqual(yield* isSuspect, expected)
-    }
-  })
-
   it.effect("has failed for too long after 5 days in which ten attempts failed and none succeeded", function* () {
     const fiveDays = 5 * day
     const shop = yield* openShop(1, fiveDays)
