@@ -183,20 +183,20 @@ const run = Effect.fnUntraced(function* (role: Role, queue: Queue.Dequeue<"SIGTE
 /**
  * Changes rules of V8 for the memory of this process, measured with `npm run bench -- memory` and `-- requests`, each rule by itself
  * (2026-11-28 and 29). The process holds 121 MiB when idle, and up to 24 more where the start compiles all modules. Under load it holds
- * 192 to 218 MiB.
+ * 198 to 220 MiB.
  *
  * - A half of the young generation has at most 16 MiB, not 32. V8 takes this limit only as a flag of Node (`--max-semi-space-size`), which
  *   `npm start`, the image and the unit of systemd give. It saves 30 to 38 MiB under load, and costs 3 to 8 % of the CPU of a get, list
  *   and replay, in turns; creates, patches and the slowest hundredth are the same.
- * - The old generation is collected when it has grown to 1.5 times its size after the previous collection. By default, V8 lets
- *   it grow to a multiple of the memory in use: after a minute of load the process then holds 256 MiB instead of 228; with 1.3 times, 222.
- *   But with 1.3 times the heap is collected twice as often, and a delivery takes a tenth more of this process's CPU.
+ * - The old generation is collected when it has grown to 1.4 times its size after the previous collection. By default, V8 lets
+ *   it grow to a multiple of the memory in use. With 1.5 times, the process holds up to 231 MiB under load. With 1.3 times, the heap is
+ *   collected twice as often as with 1.5, and a delivery takes a tenth more of this process's CPU.
  * - Pretenuring is off: no object is allocated directly in the old generation. With pretenuring, V8 predicts from a sample which
  *   objects live long, and includes objects of requests: 4,100 bytes are then promoted for a request instead of 230, three runs in turns
  *   (`test/faults/Memory.test.ts`), and a get takes 1.5 of the CPU.
  */
 const boundGrowth: Effect.Effect<void> = Effect.sync(() => {
-  setFlagsFromString("--heap-growing-percent=50")
+  setFlagsFromString("--heap-growing-percent=40")
   setFlagsFromString("--no-allocation-site-pretenuring")
 })
 
