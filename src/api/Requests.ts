@@ -8,8 +8,8 @@ import { Principal } from "./Access.ts"
 import * as Problems from "./Problems.ts"
 
 /**
- * Renders the problem that ends an operation; in the client, repeats the request. The problems are those of the service itself. Two end a
- * connection, before any operation.
+ * In the service, renders the problem of a failed operation; in the client, repeats the request. The problems listed here can end any
+ * operation. Two of them end a connection, before an operation begins.
  */
 export class ProblemHandling extends HttpApiMiddleware.Service<ProblemHandling>()(
   "developer-api-service/api/Requests/ProblemHandling",

@@ -1,6 +1,6 @@
 /**
- * The statement of mutations, of which a `Kind` is the SQL over a relation of commands. It stores the idempotency keys of its commands,
- * applies their changes, and returns a row for each command. Its parts, in their order:
+ * The statement of mutations. It stores the idempotency keys of its commands, applies their changes, and returns a row for each command.
+ * A `Kind` is one mutation, as SQL over a relation of commands. The parts of the statement, in their order:
  *
  *   requested   the commands, which are the only parameters
  *   entered     takes the advisory lock of each project, and reads its row

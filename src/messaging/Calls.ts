@@ -1,6 +1,6 @@
 /**
- * Makes attempts, each of which calls its provider once, and records their results, even if the caller is interrupted. A claim becomes a
- * lease when it is made, and ends with a result. The metrics include the messages of campaigns.
+ * Makes attempts and records their results, even if the caller is interrupted. An attempt calls its provider once. A claim becomes a
+ * lease when its attempt is made, and ends with a result. The metrics include the messages of campaigns.
  */
 import {
   Clock,

@@ -1,6 +1,6 @@
 /**
- * The connection pools of a process, of which `sql/Connections.ts` makes the clients. Beside the size of each is its minimum; all together
- * open at most `DATABASE_MAX_CONNECTIONS` connections, in every role of the process (`--role`).
+ * The connection pools of a process. `sql/Connections.ts` makes their clients. The table has the size of each pool, and in parentheses its
+ * minimum. All together open at most `DATABASE_MAX_CONNECTIONS` connections, in every role of the process (`--role`).
  *
  *   pool        size    mode             timeout   used by
  *   reads       3 (1)   pipelined by 8   3.5 s     reads of requests: records, pages, credentials

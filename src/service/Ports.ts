@@ -5,7 +5,7 @@
  *   Lifecycle.layer                   its id; refused while the process drains; unknown routes; the metrics and log of its answer
  *     Middleware.problems             the problem of a failure, as an answer
  *       Middleware.authentication     its token, what the token permits, the rate limit
- *         RequestShape.shape          its path, query and headers; with a body, the next does that
+ *         RequestShape.shape          its path, query and headers; of a request with a body, `body` checks them
  *           RequestShape.body         its body, which `JsonBody.ts` reads, then its whole shape
  *             handlers                the operation of the domain, and its answer (`http/path/Handlers.ts`)
  */

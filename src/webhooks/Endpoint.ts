@@ -6,8 +6,8 @@
  * - resting: its answer has requested a delay by `Retry-After`, of which at most `longestRetryAfter` is kept.
  * - parked: `failuresToPark` failures. Nothing is sent during a pause. An attempt after the pause is a probe; if it fails, a longer
  *   pause begins.
- * - gone: it has answered 410. Its webhook is disabled, and also after `failuresToDisable` failures if the first of them is at least
- *   `WEBHOOK_DISABLE_AFTER` ago.
+ * - gone: it has answered 410. Its webhook is disabled. A webhook is also disabled after `failuresToDisable` failures, if the first of
+ *   them is at least `WEBHOOK_DISABLE_AFTER` ago.
  */
 import { Duration } from "effect"
 import type { SqlClient } from "effect/sql"

@@ -122,8 +122,8 @@ export const makeThrottle = Effect.gen(function* () {
 })
 
 /**
- * Makes a function for a mutation that costs `tokens`, of which one was taken before its body was read. The function takes the others.
- * If there are not enough, it gives that one back. No request costs more than the whole bucket.
+ * Makes a function for a mutation that costs `tokens`. One token was taken before the body was read; the function takes the others. If
+ * there are not enough, it gives the first one back. No request costs more than the whole bucket.
  */
 export const makeCharge = Effect.map(
   makeThrottle,

@@ -58,7 +58,7 @@ export class Pages extends Context.Service<
 
     /**
      * Like `read`, for a list in the order of changes: by `updatedAt`, then `id`, ascending. It ends at a time that its first page sets.
-     * Without an end, its pages could follow new changes for so long that a change committed late stays behind them for good.
+     * Without an end, pages that follow new changes could pass the time of a change that is committed later, and would never show it.
      */
     readonly readByChange: Read<Changing>
   }
